@@ -1,0 +1,108 @@
+/*
+ * kvc.h - open, describe, verify and recode .kvc files.  Format: kvc(5).
+ *
+ * cag_kvc_open maps the file and checks the header and every small section
+ * whole (SHA-256); KV chunks are checked before first use (XXH3-64 of the
+ * stored bytes) or all at once by cag_kvc_verify.  A cag_kvc is immutable
+ * and thread-safe; everything it hands out is valid until cag_kvc_close.
+ */
+#ifndef CAG_KVC_H
+#define CAG_KVC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cag/error.h>
+#include <cag/tokenizer.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct cag_kvc cag_kvc;
+
+#define CAG_KVC_MAJOR 1
+#define CAG_KVC_MINOR 0
+
+typedef struct cag_kvc_source {
+    const char *name;          /* as the model sees it                      */
+    const char *path;          /* relative to the .kvc's directory, or NULL
+                                  for standard input and pipes              */
+    const char *filter;        /* external command's description, or NULL   */
+    const char *group;         /* the glob or directory it came from, NULL  */
+    uint64_t    size_bytes;    /* raw                                       */
+    char        sha256_raw[65], sha256_text[65];
+    uint64_t    text_off, text_bytes;   /* its text inside the prefix text  */
+    int64_t     tok_begin, tok_end;     /* ids that begin inside that text  */
+} cag_kvc_source;
+
+typedef struct cag_kvc_info {
+    const char *path;
+    int         major, minor;
+    uint64_t    size_bytes;
+    const char *codec;               /* "f16z", "f16", "f32"                */
+    int         n_layer, n_kv_head, d_head;
+    int64_t     n_tok;               /* of the prefix                       */
+    int         chunk_tok;
+    uint64_t    kv_raw_bytes, kv_stored_bytes;
+    int64_t     n_ctx, reserve;
+    int         n_source;
+    const char *model_name, *model_arch, *model_path, *model_hub;
+    const char *weights_sha256, *config_sha256, *tokenizer_sha256,
+        *template_sha256, *text_sha256;
+    const char *binding, *content_id;      /* 64 hex digits                 */
+    const char *template_date;             /* ISO 8601 day                  */
+    const char *precision, *numerics, *device, *tool;  /* provenance        */
+    const char *system, *label, *refusal;  /* the prompt's parts            */
+    bool        knows_thinking;
+} cag_kvc_info;
+
+CAG_API cag_status cag_kvc_open(const char *path, cag_kvc **out,
+                                cag_error *err);
+CAG_API void       cag_kvc_close(cag_kvc *k);
+CAG_API const cag_kvc_info   *cag_kvc_get_info(const cag_kvc *k);
+CAG_API const cag_kvc_source *cag_kvc_get_source(const cag_kvc *k, int i);
+/* The exact cached text, and its ids (offsets point into the text). */
+CAG_API const char    *cag_kvc_text(const cag_kvc *k, size_t *size);
+CAG_API const int32_t *cag_kvc_ids(const cag_kvc *k, size_t *n);
+CAG_API const int64_t *cag_kvc_id_offsets(const cag_kvc *k);   /* [n] */
+CAG_API const cag_tokenizer *cag_kvc_tokenizer(const cag_kvc *k);
+/* META as one line of canonical JSON. */
+CAG_API const char    *cag_kvc_meta_json(const cag_kvc *k, size_t *size);
+
+typedef struct cag_kvc_section {
+    char     name[5];
+    uint64_t off, size_bytes;
+    char     sha256[65];
+    bool     required;
+} cag_kvc_section;
+CAG_API int  cag_kvc_n_section(const cag_kvc *k);
+CAG_API void cag_kvc_get_section(const cag_kvc *k, int i,
+                                 cag_kvc_section *out);
+
+/*
+ * Check everything: SHA-256 of every section and chunk, expansion of every
+ * chunk, padding, reserved bits, exact length.  progress may be NULL; it
+ * returns false to cancel.
+ */
+typedef bool (*cag_progress_fn)(void *ctx, const char *what, uint64_t done,
+                                uint64_t total);
+CAG_API cag_status cag_kvc_verify(cag_kvc *k, int n_thread,
+                                  cag_progress_fn progress, void *ctx,
+                                  cag_error *err);
+
+/* Convert between f16z and f16 without model or prefill; same content id.
+ * CAG_E_UNSUPPORTED for any other pair. */
+CAG_API cag_status cag_kvc_recode(const char *in, const char *codec,
+                                  const char *out, int mode, int n_thread,
+                                  cag_error *err);
+
+/* What a foreign file is ("a GGUF model", "a llama.cpp session file"), by its
+ * magic; NULL if unknown.  For messages. */
+CAG_API const char *cag_file_kind(const void *head, size_t n);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,125 @@
+/*
+ * session.h - an engine runs a model; a session is one timeline of tokens.
+ *
+ * A session's timeline is a shared, mapped prefix (optional) followed by
+ * private tokens.  Creating one copies at most the last, partial tile of the
+ * prefix and can never alter it.  An engine owns the threads and the
+ * scratch memory: its sessions are used by one thread at a time; several
+ * engines may share one model and one prefix.
+ *
+ * Cached equals cold: on the CPU, ids, logits and greedy answers do not
+ * depend on where the prefix ends, on threads, on chunk size or on the
+ * other sessions of a step.
+ */
+#ifndef CAG_SESSION_H
+#define CAG_SESSION_H
+
+#include <cag/kvc.h>
+#include <cag/model.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct cag_engine  cag_engine;
+typedef struct cag_prefix  cag_prefix;
+typedef struct cag_session cag_session;
+
+typedef enum cag_precision {
+    CAG_PRECISION_DEFAULT, /* f32 for prompts; i16 activations on quantized
+                              weights for generated tokens and logits       */
+    CAG_PRECISION_EXACT    /* f32 in both                                   */
+} cag_precision;
+
+typedef struct cag_engine_opts {
+    const char   *device;      /* "auto", "cpu", "cuda[:N]"; NULL = auto    */
+    int           n_thread;    /* 0 = usable CPUs                           */
+    int           chunk;       /* prompt tokens per pass; 0 = 512           */
+    cag_precision precision;
+    bool          kv_f32;      /* keep K and V as f32 (tests, codec f32)    */
+} cag_engine_opts;
+
+CAG_API cag_status cag_engine_new(const cag_model *m,
+                                  const cag_engine_opts *opts,
+                                  cag_engine **out, cag_error *err);
+CAG_API void       cag_engine_free(cag_engine *e);
+CAG_API int         cag_engine_n_thread(const cag_engine *e);
+CAG_API const char *cag_engine_kernels(const cag_engine *e);  /* "avx2"     */
+CAG_API const char *cag_engine_numerics(const cag_engine *e);
+CAG_API const char *cag_engine_device(const cag_engine *e);   /* "cpu"      */
+/* Called between layers with tokens done; false cancels (CAG_E_CANCELLED). */
+CAG_API void cag_engine_set_progress(cag_engine *e, cag_progress_fn fn,
+                                     void *ctx);
+
+/*
+ * A cache's K and V, for sessions of this engine.  Chunks are checked and,
+ * for f16z, expanded layer by layer when first needed, by all threads.
+ * The kvc must outlive it.  CAG_E_MISMATCH when the shapes differ from the
+ * model's (whether it is the right model is cag_kb's business, pipeline.h).
+ */
+CAG_API cag_status cag_prefix_new(cag_engine *e, const cag_kvc *k,
+                                  cag_prefix **out, cag_error *err);
+CAG_API void       cag_prefix_free(cag_prefix *p);
+/* Private bytes it holds (0 for codecs computed in place). */
+CAG_API uint64_t   cag_prefix_private_bytes(const cag_prefix *p);
+/* Load all layers now instead of when needed. */
+CAG_API cag_status cag_prefix_load(cag_prefix *p, cag_error *err);
+
+/* max_tok: positions at most, prefix included.  prefix may be NULL. */
+CAG_API cag_status cag_session_new(cag_engine *e, cag_prefix *prefix,
+                                   int max_tok, cag_session **out,
+                                   cag_error *err);
+CAG_API void       cag_session_free(cag_session *s);
+CAG_API int        cag_session_n_tok(const cag_session *s);
+/* Drop tokens behind n_tok; not below the prefix's length. */
+CAG_API cag_status cag_session_truncate(cag_session *s, int n_tok,
+                                        cag_error *err);
+
+/*
+ * Append prompt tokens to the timeline and compute their K and V.
+ *
+ *   ids     [n_ids] ids in [0, n_vocab); borrowed for the call
+ *   logits  [n_vocab] f32 after the last id, or NULL to skip the output
+ *           layer; owned by the session, valid until its next call
+ *
+ * One forward pass per chunk of ids.  After an error the timeline has the
+ * length it had before.  Errors: CAG_E_USAGE (an id out of range, n_ids 0),
+ * CAG_E_LIMIT (max_tok), CAG_E_UNSUPPORTED (K or V overflows f16; names
+ * layer and token), CAG_E_CORRUPT (prefix), CAG_E_CANCELLED.
+ */
+CAG_API cag_status cag_session_prefill(cag_session *s, const int32_t *ids,
+                                       int n_ids, const float **logits,
+                                       cag_error *err);
+
+/*
+ * Append one generated token to each of n sessions of one engine and
+ * compute the logits after it: logits[i] as above, owned by session i.
+ * Sessions that share a prefix read it once.
+ */
+CAG_API cag_status cag_session_step(cag_session *const *s,
+                                    const int32_t *id, int n,
+                                    const float **logits, cag_error *err);
+
+/* ---------------------------------------------------------------- sampling */
+
+typedef struct cag_sampling {
+    float    temperature;   /* 0 = greedy */
+    int      top_k;         /* 0 = off */
+    float    top_p;         /* 1 = off */
+    float    min_p;         /* 0 = off */
+    uint64_t seed;
+    uint64_t row;           /* the generator is f(seed, row) */
+} cag_sampling;
+#define CAG_SAMPLING_INIT { 0.0f, 0, 1.0f, 0.0f, 0, 0 }
+
+typedef struct cag_sampler cag_sampler;
+CAG_API cag_status cag_sampler_new(const cag_sampling *p, int n_vocab,
+                                   cag_sampler **out, cag_error *err);
+/* Ties go to the lowest id. */
+CAG_API int32_t    cag_sampler_pick(cag_sampler *s, const float *logits);
+CAG_API void       cag_sampler_free(cag_sampler *s);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,223 @@
+/*
+ * kernels.h - the contract of every arithmetic operation, and the table that
+ * chooses an implementation.
+ *
+ *   ref     plain loops, reductions in double: written to be read, the oracle
+ *   scalar  the order of additions written here, with fmaf and virtual lanes
+ *   avx2    the same bits, fast                    (AVX2, FMA, F16C)
+ *   avx512  the same bits, wider                   (AVX-512 F BW DQ VL)
+ *
+ * scalar, avx2 and avx512 give identical bits for every input; ref agrees
+ * within the tolerance stated at each operation and has its own numerics id.
+ * No result depends on how many rows, tokens or threads take part: each
+ * output is one chain of operations that only its own inputs enter.
+ *
+ * -ffp-contract=off everywhere: an fma happens only where one is written.
+ */
+#ifndef KERNELS_H
+#define KERNELS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* ------------------------------------------------------------------ types */
+
+/* Weight types; the numbers are GGUF's. */
+enum {
+    KT_F32 = 0, KT_F16 = 1, KT_Q4_0 = 2, KT_Q4_1 = 3, KT_Q5_0 = 6,
+    KT_Q5_1 = 7, KT_Q8_0 = 8, KT_Q4_K = 12, KT_Q5_K = 13, KT_Q6_K = 14,
+    KT_BF16 = 30
+};
+
+/*
+ * A weight matrix [n_out, d_in] as stored in the model file: row-major,
+ * possibly unaligned.  perm_half != 0: row r of the mathematics (half-split
+ * rotary order) is stored at kmat_row(w, r).
+ */
+struct kmat {
+    int            type;
+    int            n_out, d_in;
+    size_t         row_bytes;
+    const uint8_t *data;
+    int            perm_half;     /* d_head / 2, or 0 */
+};
+
+static inline const uint8_t *kmat_row(const struct kmat *w, int r)
+{
+    if (w->perm_half) {
+        int d = 2 * w->perm_half, j = r % d;
+        r += (j % w->perm_half) * 2 + j / w->perm_half - j;
+    }
+    return w->data + (size_t)r * w->row_bytes;
+}
+
+/*
+ * The f32 value of a stored weight, the same everywhere (d, m, dmin are the
+ * block's f16 scales as f32; q the stored integer; sc, mn the sub-block's
+ * integers):
+ *   Q4_0  d * (q - 8)        Q4_1  fmaf(d, q, m)      Q8_0  d * q
+ *   Q5_0  d * (q - 16)       Q5_1  fmaf(d, q, m)
+ *   Q4_K, Q5_K  fmaf(d * sc, q, -(dmin * mn))
+ *   Q6_K  (d * sc) * (q - 32)
+ */
+
+/* ---------------------------------------------------------- KV tile layout */
+
+/*
+ * K and V live in tiles of 64 positions on an absolute grid, one tile per KV
+ * head, elements f16 or f32:
+ *   K [64/16][d_head][16]       token t, channel c: (t/16*d_head + c)*16 + t%16
+ *   V [d_head/32][64][32]       token t, channel c: (c/32*64 + t)*32 + c%32;
+ *                               the last group is d_head % 32 wide when that
+ *                               is not 0: it starts at c/32*64*32 and is
+ *                               [64][d_head % 32]
+ * Unused positions are zero.  d_head is a multiple of 8.
+ */
+enum { KV_F16 = 1, KV_F32 = 0 };
+#define KV_TILE 64
+#define KV_SPAN 1024         /* keys; spans lie on an absolute grid too */
+
+/* ------------------------------------------------------------- attention */
+
+/*
+ * Attention of n_row query rows over consecutive tiles of ONE span and ONE
+ * KV head, continuing the state (m, l, o).  A span starts from m = -inf,
+ * l = 0, o = 0.
+ *
+ * For each tile ascending, for each row, with visible keys
+ * key0 + 64*i + t <= last[row] (a tile without visible keys is skipped):
+ *   s[t]  = chain over c ascending of fmaf(q[c], k[t][c], s), from 0
+ *   s[t]  = -inf where not visible
+ *   mt    = max over t of s[t];  mn = max(m, mt)
+ *   p[t]  = exp2(s[t] - mn);     a = exp2(m - mn)
+ *   l     = fmaf(l, a, sum of p)   sum: 8 virtual lanes, lane j adds
+ *                                  p[j], p[8+j], ... ascending; then
+ *                                  ((0+4)+(2+6)) + ((1+5)+(3+7))
+ *   o[c]  = o[c] * a, then chain over t ascending of fmaf(p[t], v[t][c], o)
+ *   m     = mn
+ * q is already multiplied by log2(e) / sqrt(d_head).
+ */
+struct attn_job {
+    int                kv_type, d_head;
+    int                n_row;
+    const float       *q;          /* [n_row, ldq]                        */
+    size_t             ldq;
+    const int32_t     *last;       /* [n_row]                             */
+    int                n_tile;
+    int32_t            key0;       /* position of the first tile's key 0  */
+    const void *const *k, *const *v;   /* [n_tile] tiles                  */
+    float             *m, *l;      /* [n_row]                             */
+    float             *o;          /* [n_row, d_head]                     */
+    float             *scratch;    /* ATTN_SCRATCH floats, 64-aligned     */
+};
+#define ATTN_ROWS 96               /* n_row at most, per call             */
+#define ATTN_SCRATCH (3 * ATTN_ROWS * KV_TILE + 2 * KV_TILE * 512 + \
+                      ATTN_ROWS * 512 + 1024)
+
+/* ------------------------------------------------------------- the table */
+
+#define GEMM_ROW_GRID 32           /* row0 of gemm is a multiple of this  */
+#define GEMM_SCRATCH (64 * 1024)   /* floats per thread, 64-byte aligned  */
+#define ROWS_MAX 4                 /* tokens per call of rows             */
+
+struct kernels {
+    const char *name;              /* "ref", "scalar", "avx2", "avx512"   */
+    const char *numerics;          /* id of the order of operations; equal
+                                      names, equal bits                   */
+
+    /* out [w->d_in] = row r of w as f32 (embedding look-up) */
+    void (*dequant_row)(float *out, const struct kmat *w, int r);
+
+    /*
+     * Prompt phase.  y[t, r] = chain over i ascending of
+     * fmaf(x[t, i], w[r, i], y), from 0, for any weight type.
+     * gemm_pack lays tokens [t0, t1) of x out for gemm (t0 a multiple of
+     * gemm_mr; threads pack disjoint ranges); xp holds
+     * gemm_pack_size(n_tok, d_in) floats, 64-byte aligned.  gemm computes
+     * rows [row0, row1) for all n_tok tokens.
+     * ref: |diff| <= 1e-6 * sqrt(d_in) * sum |x * w|
+     */
+    int    gemm_mr;
+    size_t (*gemm_pack_size)(int n_tok, int d_in);
+    void   (*gemm_pack)(float *xp, const float *x, size_t ldx, int n_tok,
+                        int d_in, int t0, int t1);
+    void   (*gemm)(float *y, size_t ldy, const float *xp, int n_tok,
+                   const struct kmat *w, int row0, int row1, float *scratch);
+
+    /*
+     * Generation phase and all logits: n_x <= ROWS_MAX tokens.  x is first
+     * brought into the form its weight type wants: i16 per block of 32 for
+     * quantized types, f32 as it is for F32, F16, BF16 and when exact.
+     * The result for a token does not depend on n_x.
+     */
+    size_t (*rows_x_size)(int type, int d_in, bool exact);    /* bytes */
+    void   (*rows_x)(void *xq, const float *x, int type, int d_in,
+                     bool exact);
+    void   (*rows)(float *y, size_t ldy, const void *xq, size_t xq_stride,
+                   int n_x, const struct kmat *w, int row0, int row1,
+                   bool exact);
+
+    /* y = x / sqrt(mean(x^2) + eps) * w, per row of d; y may be x */
+    void (*rmsnorm)(float *y, size_t ldy, const float *x, size_t ldx,
+                    const float *w, int n_row, int d, float eps);
+    /*
+     * Half-split rotation in place of n_head heads of d_head in one token's
+     * row, then times scale:  a = x[i], b = x[i + half]:
+     *   x[i] = (a*cos[i] - b*sin[i]) * scale
+     *   x[i + half] = (b*cos[i] + a*sin[i]) * scale
+     */
+    void (*rope)(float *x, int n_head, int d_head, const float *cos,
+                 const float *sin, float scale);
+    /* y[i] = g[i] / (1 + exp2(-g[i] * log2(e))) * u[i]; y may be g or u */
+    void (*swiglu)(float *y, const float *g, const float *u, size_t n);
+    /* y[i] += x[i] */
+    void (*add)(float *y, const float *x, size_t n);
+
+    /*
+     * Store one token's K and V of one head into slot t of a tile pair.
+     * Returns false when a value does not fit f16 (infinite or NaN);
+     * rounding is to nearest even.
+     */
+    bool (*kv_store)(int kv_type, void *k_tile, void *v_tile, int t,
+                     const float *k, const float *v, int d_head);
+    void (*attn)(const struct attn_job *job);
+    /*
+     * Merge span state (m2, l2, o2) into (m, l, o), per row:
+     *   mn = max(m, m2), a = exp2(m - mn), b = exp2(m2 - mn)
+     *   l = fmaf(l, a, l2 * b), o[c] = fmaf(o[c], a, o2[c] * b)
+     * (-inf and -inf leave the state as it was)
+     */
+    void (*attn_merge)(float *m, float *l, float *o, const float *m2,
+                       const float *l2, const float *o2, int n_row,
+                       int d_head);
+    /* out[row] = o[row] / l[row], written with row stride ldo */
+    void (*attn_finish)(float *out, size_t ldo, const float *l,
+                        const float *o, int n_row, int d_head);
+};
+
+extern const struct kernels kernels_ref, kernels_scalar, kernels_avx2,
+    kernels_avx512;
+
+/*
+ * The set for this CPU, chosen once: CAG_KERNELS if set (a set that is
+ * unknown or that this CPU cannot run gives NULL and *why), else the widest.
+ */
+const struct kernels *kernels_get(const char **why);
+/* Set i of all sets, NULL past the end; usable says whether this CPU runs it. */
+const struct kernels *kernels_at(int i, bool *usable);
+
+/*
+ * cos and sin of pos * inv_freq[i] (the product rounded to f32, as
+ * transformers computes it), times mscale, for i < half.  Own code, no libm:
+ * the same bits on every machine, within 1 ulp of f32.
+ */
+void rope_table(float *cos, float *sin, int32_t pos, const float *inv_freq,
+                int half, float mscale);
+
+/* f16 <-> f32, exact / round to nearest even; used outside hot loops. */
+float    f16_to_f32(uint16_t h);
+uint16_t f32_to_f16(float f);
+float    bf16_to_f32(uint16_t h);
+
+#endif

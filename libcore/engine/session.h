@@ -1,0 +1,26 @@
+/*
+ * engine/session.h - what the pipelines need of a session beyond the public
+ * header: its K and V in the layout of a cache file.
+ */
+#ifndef ENGINE_SESSION_H
+#define ENGINE_SESSION_H
+
+#include <cag/session.h>
+
+#include "kvc/kvc_layout.h"
+#include "util/pool.h"
+
+/* Copy raw chunk (layer, chunk) of the timeline's first shape->n_tok tokens
+ * into dst (kvc_chunk_bytes), unused positions zero.  Thread-safe while the
+ * session does not change. */
+cag_status session_export_chunk(const cag_session *s,
+                                const struct kvc_shape *shape, int layer,
+                                int chunk, uint8_t *dst, cag_error *err);
+/* Append n_tok tokens whose K and V come from chunks of an old cache (same
+ * shape, positions 0..n_tok-1) instead of being computed; the session must
+ * be empty and have no prefix.  For partial rebuilds. */
+cag_status session_import(cag_session *s, const cag_kvc *k, int n_tok,
+                          cag_error *err);
+struct pool *engine_pool(cag_engine *e);
+
+#endif

@@ -1,0 +1,32 @@
+/*
+ * kvc_read.h - what the engine and the pipelines need of an open cache
+ * beyond include/cag/kvc.h.
+ */
+#ifndef KVC_READ_H
+#define KVC_READ_H
+
+#include <cag/kvc.h>
+
+#include "kvc/kvc_layout.h"
+#include "util/json.h"
+
+/* The checks of cag_kvc_open over memory, for fuzzing; data is borrowed. */
+cag_status kvc_parse(const void *data, size_t size, const char *name,
+                     cag_kvc **out, cag_error *err);
+const struct kvc_shape *kvc_get_shape(const cag_kvc *k);
+const jv *kvc_meta(const cag_kvc *k);
+const jv *kvc_prmt(const cag_kvc *k);      /* the PRMT section's JSON */
+
+/*
+ * A chunk's raw bytes: in place for plain codecs, else expanded into dst
+ * (kvc_chunk_bytes, 64-byte aligned), checked either way (XXH3-64 of the
+ * stored bytes).  *raw points to the result.  Thread-safe.
+ * CAG_E_CORRUPT names the layer and chunk.
+ */
+bool       kvc_chunk_in_place(const cag_kvc *k);
+cag_status kvc_chunk_load(const cag_kvc *k, int layer, int chunk,
+                          uint8_t *dst, const uint8_t **raw, cag_error *err);
+/* SHA-256 of a chunk's raw bytes, as recorded. */
+const uint8_t *kvc_chunk_sha256(const cag_kvc *k, int layer, int chunk);
+
+#endif

@@ -1,0 +1,30 @@
+/*
+ * jinja.h - the subset of Jinja that chat templates use.
+ *
+ * Input is a template and a JSON object of variables; output is text, byte
+ * for byte what jinja2 renders with trim_blocks and lstrip_blocks on, as
+ * transformers sets them.  An unknown construct is CAG_E_UNSUPPORTED naming
+ * it and its line.  raise_exception('...') is CAG_E_MISMATCH with the
+ * template's own message.  Time and memory are bounded: templates are
+ * outside input (loops, recursion depth, output size are capped).
+ */
+#ifndef TOKENIZER_JINJA_H
+#define TOKENIZER_JINJA_H
+
+#include "util/buf.h"
+#include "util/error.h"
+#include "util/json.h"
+
+struct jinja;
+
+/* name is used in messages ("chat template"); text is copied. */
+cag_status jinja_compile(const char *text, size_t n, const char *name,
+                         struct jinja **out, cag_error *err);
+/* now_s: seconds since the epoch (UTC) that strftime_now formats */
+cag_status jinja_render(const struct jinja *t, const jv *vars, int64_t now_s,
+                        struct buf *out, cag_error *err);
+/* did any variable of that name appear in the template? (enable_thinking) */
+bool       jinja_mentions(const struct jinja *t, const char *name);
+void       jinja_free(struct jinja *t);
+
+#endif

@@ -1,0 +1,95 @@
+/*
+ * file.h - read-only maps, whole-file reads, and files that are written
+ * aside, synced and renamed, so that nobody ever sees half a file.
+ */
+#ifndef UTIL_FILE_H
+#define UTIL_FILE_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "util/buf.h"
+#include "util/error.h"
+
+/* What stat says, for freshness checks; times in ns since the epoch. */
+struct file_id {
+    uint64_t dev, ino, size_bytes;
+    int64_t  mtime_ns, ctime_ns;
+};
+
+struct file_map {
+    const uint8_t *data;   /* NULL when the file is empty */
+    size_t         size;
+    struct file_id id;
+    char          *path;   /* owned copy */
+};
+
+/*
+ * Map a regular file read-only (MAP_SHARED).  Errors: CAG_E_MISSING when it
+ * does not exist, cannot be opened, or is not a regular file (the message
+ * says which).  file_unmap accepts a zeroed struct.
+ */
+cag_status file_map(struct file_map *m, const char *path, cag_error *err);
+void       file_unmap(struct file_map *m);
+
+/* Append a whole file to b; "-" reads fd 0.  CAG_E_LIMIT above max_bytes. */
+cag_status file_read(const char *path, size_t max_bytes, struct buf *b,
+                     cag_error *err);
+/* Append all that is left in fd to b; name is used in messages. */
+cag_status file_read_fd(int fd, const char *name, size_t max_bytes,
+                        struct buf *b, cag_error *err);
+cag_status file_stat(const char *path, struct file_id *id, cag_error *err);
+bool       file_exists(const char *path);
+bool       file_is_dir(const char *path);
+
+/* Path helpers; results are heap strings (mem_free), NULL when out of memory. */
+char *file_dirname(const char *path);              /* "a/b" -> "a", "b" -> "." */
+char *file_join(const char *dir, const char *name);  /* absolute name wins */
+/* Absolute, without "." and ".." and doubled slashes; touches no disk but
+ * the current directory. */
+char *file_absolute(const char *path);
+/* path as seen from directory dir, both made absolute first */
+char *file_relative(const char *path, const char *dir);
+
+/*
+ * A file being written.  The temporary lies in the target's directory; a
+ * symbolic link at path is followed to its target.  Mode and group of an
+ * existing target are kept; else mode 0600 & ~umask, or mode if not -1.
+ * After a failed write the struct must still be aborted.  file_out_commit
+ * = fsync, rename, fsync of the directory; on error it has aborted itself.
+ * Temporaries are named ".<name>.cag-XXXXXX.tmp"; file_out_open removes
+ * those of dead runs for the same target (they are locked while alive).
+ */
+struct file_out {
+    int      fd;
+    char    *path, *tmp;    /* owned */
+    uint64_t off;           /* bytes written so far by file_out_write */
+};
+cag_status file_out_open(struct file_out *o, const char *path, int mode,
+                         cag_error *err);
+cag_status file_out_write(struct file_out *o, const void *data, size_t n,
+                          cag_error *err);
+cag_status file_out_pwrite(struct file_out *o, const void *data, size_t n,
+                           uint64_t off, cag_error *err);
+cag_status file_out_commit(struct file_out *o, cag_error *err);
+void       file_out_abort(struct file_out *o);
+/* Bytes free to this user on the file system of path's directory. */
+cag_status file_space(const char *path, uint64_t *free_bytes, cag_error *err);
+/* Unlink the temporary of every open file_out; async-signal-safe, for a
+ * signal handler in cmd/. */
+void file_out_emergency(void);
+
+/* Test hook: fail the nth write-side system call from now with errno sys
+ * (0 = short write of half); nth 0 turns it off. */
+void file_fault(int64_t nth, int sys);
+
+/*
+ * flock on path + ".lock" (created, never unlinked, close-on-exec).
+ * Waits at most timeout_s seconds (0: not at all), then CAG_E_LOCKED.
+ */
+struct file_lock { int fd; };
+cag_status file_lock(struct file_lock *l, const char *path, double timeout_s,
+                     cag_error *err);
+void       file_unlock(struct file_lock *l);
+
+#endif
