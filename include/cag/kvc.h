@@ -48,11 +48,13 @@ typedef struct cag_kvc_info {
     uint64_t    kv_raw_bytes, kv_stored_bytes;
     int64_t     n_ctx, reserve;
     int         n_source;
-    const char *model_name, *model_arch, *model_path, *model_hub;
+    const char *model_name, *model_arch;
+    const char *model_path, *model_hub;    /* NULL if not recorded          */
+    int         n_vocab;
     const char *weights_sha256, *config_sha256, *tokenizer_sha256,
         *template_sha256, *text_sha256;
     const char *binding, *content_id;      /* 64 hex digits                 */
-    const char *template_date;             /* ISO 8601 day                  */
+    const char *template_date;             /* ISO 8601 day, or NULL         */
     const char *precision, *numerics, *device, *tool;  /* provenance        */
     const char *system, *label, *refusal;  /* the prompt's parts            */
     bool        knows_thinking;
@@ -67,6 +69,8 @@ CAG_API const cag_kvc_source *cag_kvc_get_source(const cag_kvc *k, int i);
 CAG_API const char    *cag_kvc_text(const cag_kvc *k, size_t *size);
 CAG_API const int32_t *cag_kvc_ids(const cag_kvc *k, size_t *n);
 CAG_API const int64_t *cag_kvc_id_offsets(const cag_kvc *k);   /* [n] */
+/* The tokenizer the file carries, made at the first call; NULL when its blob
+ * is not valid or memory is short. */
 CAG_API const cag_tokenizer *cag_kvc_tokenizer(const cag_kvc *k);
 /* META as one line of canonical JSON. */
 CAG_API const char    *cag_kvc_meta_json(const cag_kvc *k, size_t *size);

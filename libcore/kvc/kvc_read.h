@@ -17,6 +17,13 @@ const struct kvc_shape *kvc_get_shape(const cag_kvc *k);
 const jv *kvc_meta(const cag_kvc *k);
 const jv *kvc_prmt(const cag_kvc *k);      /* the PRMT section's JSON */
 
+/* cag_kvc_tokenizer with the reason of a failure (damaged blob, memory). */
+cag_status kvc_tokenizer(const cag_kvc *k, const cag_tokenizer **out,
+                         cag_error *err);
+/* An unknown or optional section's bytes by name; NULL if absent. */
+const uint8_t *kvc_section_data(const cag_kvc *k, const char *name,
+                                size_t *size);
+
 /*
  * A chunk's raw bytes: in place for plain codecs, else expanded into dst
  * (kvc_chunk_bytes, 64-byte aligned), checked either way (XXH3-64 of the

@@ -1,8 +1,49 @@
 /*
- * kvc_write.h - stream a .kvc to disk: sections, then KV chunks, hashed on
- * the way, header last; aside and renamed (util/file.h).
+ * kvc_write.h - stream a .kvc to disk: KV chunks in order, hashed on the
+ * way, then the small sections, the header last; aside and renamed
+ * (util/file.h).
  *
  * The same inputs give the same bytes on any number of threads.
+ *
+ * META, SRCS and PRMT are JSON objects the caller makes.  kvc_write checks
+ * them with the rules the reader uses, so that what it wrote can be opened,
+ * and adds what it alone knows.  In the lists "|null" members may be null;
+ * all members listed are required, others may be added freely and are kept
+ * (no reals anywhere: an f32 is a string of 8 hex digits).
+ *
+ * META, from the caller:
+ *   binding     config_sha256, template_sha256, weights_sha256: 64 hex
+ *               digits; rope: string (any text that names what was used)
+ *   build       n_ctx, reserve: integers >= 0 (tokens); and what a rebuild
+ *               needs (globs, options, manifest)
+ *   model       name, arch: strings; path, hub: string|null; n_vocab: integer
+ *               (path is relative to the .kvc's directory, or absolute)
+ *   prompt      system, label, refusal: strings
+ *   provenance  precision, numerics, device, tool: strings
+ * META, added by the writer (a member of that name is replaced):
+ *   binding.kv_class          "f16" or "f32"
+ *   binding.prompt            { member: SHA-256 of the string } for every
+ *                             string member of META.prompt
+ *   binding.sources           [sha256_text of each source, in order]
+ *   binding.tokenizer_sha256  SHA-256 of the TKNZ section
+ *   binding_sha256            SHA-256 of canonical JSON of binding
+ *   content_id                SHA-256(binding digest, 32 bytes || ids as LE
+ *                             u32 || raw chunk digests in file order)
+ *   kv                        chunk_tok class codec d_head layout n_kv_head
+ *                             n_layer n_tok
+ *   text                      sha256, size_bytes of the prefix text
+ *
+ * SRCS, from the caller: an array, in prefix order, of objects with
+ *   name: string; path, filter, group: string|null; size_bytes: integer;
+ *   sha256_raw, sha256_text: 64 hex digits; text_off, text_bytes: range in
+ *   the prefix text; tok_begin, tok_end: range of the ids
+ *
+ * PRMT, from the caller:
+ *   date            "YYYY-MM-DD"|null, the day the template was given
+ *   knows_thinking, trims_question: booleans
+ *   mid             template text between the cached prefix and a question
+ *   suffix, suffix_think: template text after the question
+ *   stop_ids        array of token ids
  */
 #ifndef KVC_WRITE_H
 #define KVC_WRITE_H
@@ -10,37 +51,64 @@
 #include <cag/kvc.h>
 
 #include "kvc/kvc_layout.h"
+#include "util/hash.h"
 #include "util/json.h"
 #include "util/pool.h"
 
+/* An optional section (RCPT, NGRM, ...), stored as it is.  A reader that
+ * does not know the name skips it. */
+struct kvc_extra {
+    char        name[5];          /* up to 4 of A-Z 0-9, none of ours */
+    const void *data;
+    size_t      size;
+};
+
 struct kvc_desc {
-    struct kvc_shape shape;       /* chunk_tok filled by kvc_chunk_tok      */
+    struct kvc_shape shape;       /* chunk_tok 0: filled by kvc_chunk_tok   */
     const char    *codec;         /* "f16z", "f16", "f32"                   */
-    /*
-     * META without what the writer adds itself (shape, codec, binding and
-     * content id).  The writer computes
-     *   binding    = SHA-256 of canonical JSON of meta's "binding" object
-     *                plus {"kv_class": "f16"|"f32", "sources": [...]} (text digests)
-     *   content id = SHA-256(binding || ids as LE u32 || raw chunk digests)
-     */
-    const jv      *meta;
-    const jv      *sources;       /* SRCS: array of objects, kvc(5)         */
-    const jv      *prompt;        /* PRMT                                   */
+    const jv      *meta, *sources, *prompt;              /* see above       */
     const char    *text; size_t text_size;
+    /* ids in [0, n_vocab); id_off never decreasing, at most text_size;
+     * n_ids = shape.n_tok */
     const int32_t *ids; const int64_t *id_off; size_t n_ids;
     const void    *tokenizer; size_t tokenizer_size;     /* TKNZ blob       */
-    /* Fill dst with raw chunk (layer, chunk); may be called from several
-     * threads for different chunks. */
+    const struct kvc_extra *extra; int n_extra;          /* may be NULL, 0  */
+    /* Fill dst (64-byte aligned) with raw chunk (layer, chunk); may be
+     * called from several threads for different chunks. */
     cag_status (*chunk)(void *ctx, int layer, int chunk, uint8_t *dst,
                         cag_error *err);
     void          *ctx;
-    cag_progress_fn progress; void *progress_ctx;   /* may be NULL */
+    /* called from the caller's thread with bytes of raw KV done */
+    cag_progress_fn progress; void *progress_ctx;        /* may be NULL     */
 };
 
-/* mode -1: the existing file's, else 0600 & ~umask. */
+/*
+ * Write the file.  mode -1: the existing file's, else 0600 & ~umask.
+ * Memory: three raw chunks per thread of the pool.  After an error no file
+ * was created and an old one is untouched.  Errors: CAG_E_USAGE (the desc is
+ * not what the list above says; the message names the member), CAG_E_LIMIT,
+ * IO, CREATE, NOMEM, CANCELLED, and whatever chunk returns.
+ */
 cag_status kvc_write(const char *path, const struct kvc_desc *d, int mode,
                      struct pool *pool, cag_error *err);
-/* Upper bound of the file's size, for a free-space check before a prefill. */
+
+/* Upper bound of the file's size, for a free-space check before a prefill.
+ * Members that are not known yet may be NULL: they count as 1 MiB together. */
 uint64_t   kvc_size_bound(const struct kvc_desc *d);
+/* CAG_E_CREATE with ENOSPC, and both numbers, when the file system of path
+ * has less than kvc_size_bound. */
+cag_status kvc_check_space(const char *path, const struct kvc_desc *d,
+                           cag_error *err);
+
+/*
+ * The complete binding object of a cache that would be written from these
+ * (new reference, canonical order not implied) and its digest: what a
+ * freshness check compares, member by member, with META.binding.
+ */
+cag_status kvc_binding(const jv *meta, const jv *sources,
+                       const char *kv_class,
+                       const uint8_t tokenizer_sha256[SHA256_SIZE],
+                       jv **binding, uint8_t digest[SHA256_SIZE],
+                       cag_error *err);
 
 #endif
