@@ -6,7 +6,8 @@
 #define UTIL_FILE_H
 
 #include <stdbool.h>
-#include <sys/types.h>
+#include <stddef.h>
+#include <stdint.h>
 
 #include "util/buf.h"
 #include "util/error.h"
@@ -53,8 +54,9 @@ char *file_relative(const char *path, const char *dir);
 
 /*
  * A file being written.  The temporary lies in the target's directory; a
- * symbolic link at path is followed to its target.  Mode and group of an
- * existing target are kept; else mode 0600 & ~umask, or mode if not -1.
+ * symbolic link at path is followed to its target.  The mode is mode if that
+ * is not -1, else an existing target's, else 0600 & ~umask; an existing
+ * target's group is kept.  A target that is no regular file is refused.
  * After a failed write the struct must still be aborted.  file_out_commit
  * = fsync, rename, fsync of the directory; on error it has aborted itself.
  * Temporaries are named ".<name>.cag-XXXXXX.tmp"; file_out_open removes

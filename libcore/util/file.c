@@ -1,0 +1,289 @@
+/*
+ * file.c - reading: maps, whole files, stat, and the lock.
+ *
+ * A map is of a regular file only, opened without waiting, so that a FIFO
+ * in the place of a model cannot hang a program.  Writing is file_out.c.
+ */
+#include "util/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "util/file_internal.h"
+#include "util/mem.h"
+
+static int open_retry(const char *path, int flags, mode_t mode)
+{
+    int fd;
+
+    do
+        fd = open(path, flags | O_CLOEXEC, mode);
+    while (fd < 0 && errno == EINTR);
+    return fd;
+}
+
+static void set_id(struct file_id *id, const struct stat *s)
+{
+    id->dev = s->st_dev;
+    id->ino = s->st_ino;
+    id->size_bytes = (uint64_t)s->st_size;
+    id->mtime_ns = (int64_t)s->st_mtim.tv_sec * 1000000000 + s->st_mtim.tv_nsec;
+    id->ctime_ns = (int64_t)s->st_ctim.tv_sec * 1000000000 + s->st_ctim.tv_nsec;
+}
+
+/* An errno of open or stat on an input as our error. */
+static cag_status fail_open(cag_error *err, int sys, const char *path)
+{
+    cag_status st = CAG_E_MISSING;
+
+    if (sys == EMFILE || sys == ENFILE || sys == EIO)
+        st = CAG_E_IO;
+    else if (sys == ENOMEM)
+        st = CAG_E_NOMEM;
+    return cag_fail_sys(err, st, sys, path, "cannot open");
+}
+
+cag_status file_map(struct file_map *m, const char *path, cag_error *err)
+{
+    cag_status st = CAG_OK;
+    struct stat s;
+    void *p;
+
+    memset(m, 0, sizeof *m);
+    int fd = open_retry(path, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0);
+    if (fd < 0)
+        return fail_open(err, errno, path);
+    if (fstat(fd, &s) != 0) {
+        st = cag_fail_sys(err, CAG_E_IO, errno, path, "cannot stat");
+        goto out;
+    }
+    if (!S_ISREG(s.st_mode)) {
+        st = cag_fail(err, CAG_E_MISSING, path, -1, "%s",
+                      S_ISDIR(s.st_mode) ? "is a directory, not a file"
+                                         : "is not a regular file");
+        goto out;
+    }
+    m->path = mem_strdup(path);
+    if (!m->path) {
+        st = cag_fail_nomem(err, "path");
+        goto out;
+    }
+    if (s.st_size > 0) {
+        p = mmap(NULL, (size_t)s.st_size, PROT_READ, MAP_SHARED, fd, 0);
+        if (p == MAP_FAILED) {
+            int sys = errno;
+            st = cag_fail_sys(err, sys == ENOMEM ? CAG_E_NOMEM : CAG_E_IO, sys,
+                              path, "cannot map");
+            mem_free(m->path);
+            m->path = NULL;
+            goto out;
+        }
+        m->data = p;
+        m->size = (size_t)s.st_size;
+    }
+    set_id(&m->id, &s);
+out:
+    close(fd);
+    return st;
+}
+
+void file_unmap(struct file_map *m)
+{
+    if (m->data) {
+        /* munmap takes a plain pointer; nothing is written through it */
+        union { const void *in; void *out; } u = { m->data };
+        munmap(u.out, m->size);
+    }
+    mem_free(m->path);
+    memset(m, 0, sizeof *m);
+}
+
+cag_status file_read_fd(int fd, const char *name, size_t max_bytes,
+                        struct buf *b, cag_error *err)
+{
+    size_t got = 0, room;
+    struct stat s;
+
+    /* a regular file is read in one piece, and one byte more shows its end */
+    room = 65536;
+    if (fstat(fd, &s) == 0 && S_ISREG(s.st_mode) && s.st_size > 0 &&
+        (uint64_t)s.st_size < max_bytes)
+        room = (size_t)s.st_size + 1;
+    for (;;) {
+        char *p = buf_reserve(b, room);
+        if (!p)
+            return cag_fail(err, CAG_E_NOMEM, name, -1,
+                            "out of memory after %zu bytes", got);
+        ssize_t n = read(fd, p, room);
+        if (n < 0) {
+            int sys = errno;
+            *p = 0;
+            if (sys == EINTR)
+                continue;
+            return cag_fail_sys(err, sys == EISDIR ? CAG_E_MISSING : CAG_E_IO,
+                                sys, name, "cannot read");
+        }
+        if (n == 0) {
+            *p = 0;
+            return CAG_OK;
+        }
+        b->size += (size_t)n;
+        b->data[b->size] = 0;
+        got += (size_t)n;
+        if (got > max_bytes)
+            return cag_fail(err, CAG_E_LIMIT, name, -1,
+                            "is larger than the limit of %zu bytes",
+                            max_bytes);
+        if ((size_t)n == room)
+            room = room < (size_t)1 << 20 ? 65536 : (size_t)1 << 20;
+    }
+}
+
+cag_status file_read(const char *path, size_t max_bytes, struct buf *b,
+                     cag_error *err)
+{
+    if (strcmp(path, "-") == 0)
+        return file_read_fd(0, "(standard input)", max_bytes, b, err);
+    int fd = open_retry(path, O_RDONLY | O_NOCTTY, 0);
+    if (fd < 0)
+        return fail_open(err, errno, path);
+    cag_status st = file_read_fd(fd, path, max_bytes, b, err);
+    close(fd);
+    return st;
+}
+
+cag_status file_stat(const char *path, struct file_id *id, cag_error *err)
+{
+    struct stat s;
+
+    if (stat(path, &s) != 0)
+        return fail_open(err, errno, path);
+    set_id(id, &s);
+    return CAG_OK;
+}
+
+bool file_exists(const char *path)
+{
+    return access(path, F_OK) == 0;
+}
+
+bool file_is_dir(const char *path)
+{
+    struct stat s;
+
+    return stat(path, &s) == 0 && S_ISDIR(s.st_mode);
+}
+
+cag_status file_space(const char *path, uint64_t *free_bytes, cag_error *err)
+{
+    char *dir = file_dirname(path);
+    struct statvfs v;
+    cag_status st = CAG_OK;
+
+    if (!dir)
+        return cag_fail_nomem(err, "path");
+    if (statvfs(dir, &v) != 0)
+        st = cag_fail_sys(err, CAG_E_CREATE, errno, dir,
+                          "cannot see the file system");
+    else
+        *free_bytes = (uint64_t)v.f_bavail * v.f_frsize;
+    mem_free(dir);
+    return st;
+}
+
+char *file_follow(const char *path)
+{
+    char *at = mem_strdup(path);
+
+    for (int hops = 0; at && hops < 40; hops++) {
+        char link[4096];
+        ssize_t n = readlink(at, link, sizeof link - 1);
+
+        if (n < 0 || (size_t)n == sizeof link - 1)
+            return at;
+        link[n] = 0;
+        char *dir = file_dirname(at);
+        char *next = dir ? file_join(dir, link) : NULL;
+        mem_free(dir);
+        mem_free(at);
+        at = next;
+    }
+    return at;
+}
+
+static double now_s(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+cag_status file_lock(struct file_lock *l, const char *path, double timeout_s,
+                     cag_error *err)
+{
+    char *real = file_follow(path);
+    struct buf name = BUF_INIT;
+    cag_status st = CAG_OK;
+    double until = now_s() + timeout_s;
+    long wait_ns = 1000000;
+
+    l->fd = -1;
+    if (real) {
+        buf_str(&name, real);
+        buf_str(&name, ".lock");
+    }
+    if (!real || buf_failed(&name)) {
+        st = cag_fail_nomem(err, "path of the lock");
+        goto out;
+    }
+    l->fd = open_retry(name.data, O_RDWR | O_CREAT | O_NOCTTY, 0666);
+    if (l->fd < 0 && errno == EACCES)   /* another user's: good enough */
+        l->fd = open_retry(name.data, O_RDONLY | O_NOCTTY, 0);
+    if (l->fd < 0) {
+        st = cag_fail_sys(err, CAG_E_CREATE, errno, name.data,
+                          "cannot create the lock file");
+        goto out;
+    }
+    while (flock(l->fd, LOCK_EX | LOCK_NB) != 0) {
+        if (errno == EINTR)
+            continue;
+        if (errno != EWOULDBLOCK) {
+            st = cag_fail_sys(err, CAG_E_IO, errno, name.data, "cannot lock");
+            break;
+        }
+        double left = until - now_s();
+        if (!(left > 0)) {
+            st = cag_fail(err, CAG_E_LOCKED, name.data, -1,
+                          "locked by another run");
+            break;
+        }
+        if ((double)wait_ns > left * 1e9)
+            wait_ns = (long)(left * 1e9) + 1;
+        nanosleep(&(struct timespec){ .tv_nsec = wait_ns }, NULL);
+        if (wait_ns < 100000000)
+            wait_ns *= 2;
+    }
+    if (st) {
+        close(l->fd);
+        l->fd = -1;
+    }
+out:
+    buf_free(&name);
+    mem_free(real);
+    return st;
+}
+
+void file_unlock(struct file_lock *l)
+{
+    if (l->fd >= 0)
+        close(l->fd);
+    l->fd = -1;
+}
