@@ -1,0 +1,563 @@
+/*
+ * json.c - strict JSON on jansson; the only file with jansson.h.
+ *
+ * jansson's reader does not check whether its token buffer could grow: it
+ * goes on with a shorter token and then fails an assertion.  So while text
+ * is parsed a reserve is held that is large enough for that buffer.  The
+ * first allocation that fails switches to the reserve and ends the input;
+ * the parse then finishes in an orderly way and its result is thrown away.
+ *
+ * Text is written by the walker at the end, not by jansson: reals
+ * get the shortest form that reads back equal (0.1, not
+ * 0.10000000000000001), and the canonical form must not depend on a
+ * library's version.
+ */
+#include "util/json.h"
+
+#include <jansson.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "util/file.h"
+#include "util/mem.h"
+
+/* --- allocation ---------------------------------------------------------- */
+
+static _Thread_local struct {
+    bool   failed;            /* an allocation failed since watch()         */
+    char  *reserve;
+    size_t cap, used;
+} tls;
+
+static void *json_alloc(size_t n)
+{
+    void *p = mem_alloc(n);
+
+    if (p)
+        return p;
+    tls.failed = true;
+    n = (n + 15) & ~(size_t)15;
+    if (!tls.reserve || n > tls.cap - tls.used)
+        return NULL;
+    p = tls.reserve + tls.used;
+    tls.used += n;
+    return p;
+}
+
+static void json_release(void *p)
+{
+    uintptr_t at = (uintptr_t)p, base = (uintptr_t)tls.reserve;
+
+    if (tls.reserve && at >= base && at < base + tls.cap)
+        return;
+    mem_free(p);
+}
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void set_up(void)
+{
+    json_set_alloc_funcs(json_alloc, json_release);
+}
+
+/* Before anything that makes values. */
+static void watch(void)
+{
+    pthread_once(&once, set_up);
+    tls.failed = false;
+}
+
+/* jansson has no const getters, and our values are jansson's */
+static json_t *raw(const jv *v)
+{
+    return (json_t *)(uintptr_t)v;
+}
+
+static jv *made(json_t *v)
+{
+    return (jv *)v;
+}
+
+/* --- reading ------------------------------------------------------------- */
+
+struct input { const char *text; size_t left; };
+
+static size_t feed(void *buffer, size_t size, void *ctx)
+{
+    struct input *in = ctx;
+    size_t n = in->left < size ? in->left : size;
+
+    if (tls.failed)
+        return 0;
+    memcpy(buffer, in->text, n);
+    in->text += n;
+    in->left -= n;
+    return n;
+}
+
+cag_status jv_parse(const char *text, size_t n, const char *file, jv **out,
+                    cag_error *err)
+{
+    struct input in = { text ? text : "", n };
+    json_error_t e;
+    json_t *v;
+
+    watch();
+    /* the token buffer doubles (sum below 4n); then 1 KiB more of input may
+     * still be looked at.  Never touched unless memory runs out. */
+    if (n > SIZE_MAX / 16 || !(tls.reserve = mem_alloc(8 * n + 65536)))
+        return cag_fail_nomem(err, "JSON");
+    tls.cap = 8 * n + 65536;
+    tls.used = 0;
+    v = json_load_callback(feed, &in,
+                           JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL |
+                               JSON_DECODE_ANY,
+                           &e);
+    bool failed = tls.failed;
+    if (failed) {
+        json_decref(v);
+        v = NULL;
+    }
+    mem_free(tls.reserve);
+    tls.reserve = NULL;
+    tls.cap = 0;
+    if (failed || (!v && json_error_code(&e) == json_error_out_of_memory))
+        return cag_fail_nomem(err, "JSON");
+    if (!v)
+        return cag_fail_at(err, CAG_E_FORMAT, file, e.line > 0 ? e.line : 1,
+                           e.column > 0 ? e.column : 1, "invalid JSON: %s",
+                           e.text);
+    *out = made(v);
+    return CAG_OK;
+}
+
+cag_status jv_parse_file(const char *path, size_t max_bytes, jv **out,
+                         cag_error *err)
+{
+    struct buf b = BUF_INIT;
+    cag_status st = file_read(path, max_bytes, &b, err);
+
+    if (st == CAG_OK)
+        st = jv_parse(b.data, b.size, path, out, err);
+    buf_free(&b);
+    return st;
+}
+
+void jv_free(jv *v)
+{
+    json_decref(raw(v));
+}
+
+/* --- getters ------------------------------------------------------------- */
+
+enum jv_type jv_type(const jv *v)
+{
+    if (!v)
+        return JV_NULL;
+    switch (json_typeof(raw(v))) {
+    case JSON_OBJECT:
+        return JV_OBJECT;
+    case JSON_ARRAY:
+        return JV_ARRAY;
+    case JSON_STRING:
+        return JV_STR;
+    case JSON_INTEGER:
+        return JV_INT;
+    case JSON_REAL:
+        return JV_REAL;
+    case JSON_TRUE:
+    case JSON_FALSE:
+        return JV_BOOL;
+    default:
+        return JV_NULL;
+    }
+}
+
+const char *jv_type_name(const jv *v)
+{
+    static const char *const names[] = {
+        [JV_NULL] = "null", [JV_BOOL] = "a boolean", [JV_INT] = "an integer",
+        [JV_REAL] = "a number", [JV_STR] = "a string",
+        [JV_ARRAY] = "an array", [JV_OBJECT] = "an object",
+    };
+
+    return names[jv_type(v)];
+}
+
+const jv *jv_get(const jv *object, const char *key)
+{
+    return made(json_object_get(raw(object), key));
+}
+
+size_t jv_count(const jv *v)
+{
+    return jv_type(v) == JV_OBJECT ? json_object_size(raw(v))
+                                   : json_array_size(raw(v));
+}
+
+const jv *jv_at(const jv *array, size_t i)
+{
+    return made(json_array_get(raw(array), i));
+}
+
+const char *jv_str(const jv *v, size_t *n)
+{
+    const char *s = json_string_value(raw(v));
+
+    if (n)
+        *n = s ? json_string_length(raw(v)) : 0;
+    return s;
+}
+
+const char *jv_get_str(const jv *object, const char *key, const char *def)
+{
+    const char *s = jv_str(jv_get(object, key), NULL);
+
+    return s ? s : def;
+}
+
+int64_t jv_int(const jv *v, int64_t def)
+{
+    return jv_type(v) == JV_INT ? json_integer_value(raw(v)) : def;
+}
+
+int64_t jv_get_int(const jv *object, const char *key, int64_t def)
+{
+    return jv_int(jv_get(object, key), def);
+}
+
+double jv_num(const jv *v, double def)
+{
+    return v && json_is_number(raw(v)) ? json_number_value(raw(v)) : def;
+}
+
+double jv_get_num(const jv *object, const char *key, double def)
+{
+    return jv_num(jv_get(object, key), def);
+}
+
+bool jv_bool(const jv *v, bool def)
+{
+    return jv_type(v) == JV_BOOL ? json_is_true(raw(v)) : def;
+}
+
+bool jv_get_bool(const jv *object, const char *key, bool def)
+{
+    return jv_bool(jv_get(object, key), def);
+}
+
+void *jv_iter(const jv *object)
+{
+    return json_object_iter(raw(object));
+}
+
+void *jv_next(const jv *object, void *it)
+{
+    return json_object_iter_next(raw(object), it);
+}
+
+const char *jv_iter_key(void *it, size_t *n)
+{
+    if (n)
+        *n = json_object_iter_key_len(it);
+    return json_object_iter_key(it);
+}
+
+const jv *jv_iter_value(void *it)
+{
+    return made(json_object_iter_value(it));
+}
+
+static const jv *need(const jv *object, const char *key, const char *file,
+                      cag_error *err)
+{
+    const jv *v = jv_get(object, key);
+
+    if (v)
+        return v;
+    if (jv_type(object) != JV_OBJECT)
+        cag_fail(err, CAG_E_FORMAT, file, -1,
+                 "\"%s\" is looked for in %s, expected an object", key,
+                 jv_type_name(object));
+    else
+        cag_fail(err, CAG_E_FORMAT, file, -1, "\"%s\" is missing", key);
+    return NULL;
+}
+
+cag_status jv_need_str(const jv *object, const char *key, const char *file,
+                       const char **out, cag_error *err)
+{
+    const jv *v = need(object, key, file, err);
+
+    if (!v)
+        return CAG_E_FORMAT;
+    if (jv_type(v) != JV_STR)
+        return cag_fail(err, CAG_E_FORMAT, file, -1,
+                        "\"%s\" is %s, expected a string", key,
+                        jv_type_name(v));
+    *out = jv_str(v, NULL);
+    return CAG_OK;
+}
+
+cag_status jv_need_int(const jv *object, const char *key, const char *file,
+                       int64_t min, int64_t max, int64_t *out, cag_error *err)
+{
+    const jv *v = need(object, key, file, err);
+
+    if (!v)
+        return CAG_E_FORMAT;
+    if (jv_type(v) != JV_INT)
+        return cag_fail(err, CAG_E_FORMAT, file, -1,
+                        "\"%s\" is %s, expected an integer", key,
+                        jv_type_name(v));
+    int64_t i = jv_int(v, 0);
+    if (i < min || i > max)
+        return cag_fail(err, CAG_E_FORMAT, file, -1,
+                        "\"%s\" is %lld, expected %lld..%lld", key,
+                        (long long)i, (long long)min, (long long)max);
+    *out = i;
+    return CAG_OK;
+}
+
+/* --- making -------------------------------------------------------------- */
+
+jv *jv_new_object(void)
+{
+    watch();
+    return made(json_object());
+}
+
+jv *jv_new_array(void)
+{
+    watch();
+    return made(json_array());
+}
+
+jv *jv_new_str(const char *s, size_t n)
+{
+    watch();
+    return made(json_stringn(s, n));
+}
+
+jv *jv_new_int(int64_t v)
+{
+    watch();
+    return made(json_integer(v));
+}
+
+jv *jv_new_real(double v)
+{
+    watch();
+    return made(json_real(v));
+}
+
+jv *jv_new_bool(bool v)
+{
+    return made(json_boolean(v));
+}
+
+jv *jv_new_null(void)
+{
+    return made(json_null());
+}
+
+jv *jv_copy(const jv *v)
+{
+    watch();
+    json_t *copy = json_deep_copy(raw(v));
+    /* it leaves out the members that it could not copy */
+    if (copy && tls.failed) {
+        json_decref(copy);
+        copy = NULL;
+    }
+    return made(copy);
+}
+
+bool jv_set(jv *object, const char *key, jv *value)
+{
+    watch();
+    return json_object_set_new(raw(object), key, raw(value)) == 0;
+}
+
+bool jv_append(jv *array, jv *value)
+{
+    watch();
+    return json_array_append_new(raw(array), raw(value)) == 0;
+}
+
+void jv_remove(jv *object, const char *key)
+{
+    json_object_del(raw(object), key);
+}
+
+bool jv_set_str(jv *object, const char *key, const char *s)
+{
+    return jv_set(object, key, jv_new_str(s, strlen(s)));
+}
+
+bool jv_set_int(jv *object, const char *key, int64_t v)
+{
+    return jv_set(object, key, jv_new_int(v));
+}
+
+bool jv_set_bool(jv *object, const char *key, bool v)
+{
+    return jv_set(object, key, jv_new_bool(v));
+}
+
+bool jv_set_real(jv *object, const char *key, double v)
+{
+    return jv_set(object, key, jv_new_real(v));
+}
+
+/* --- writing ------------------------------------------------------------- */
+
+static void dump_str(const char *s, size_t n, struct buf *out)
+{
+    static const char names[] = "btn?fr";    /* 8..13; 11 has no name */
+    size_t plain = 0;
+
+    buf_char(out, '"');
+    for (size_t i = 0; i < n; i++) {
+        unsigned char c = (unsigned char)s[i];
+        if (c >= 0x20 && c != '"' && c != '\\')
+            continue;
+        buf_add(out, s + plain, i - plain);
+        plain = i + 1;
+        if (c >= 0x20) {
+            buf_char(out, '\\');
+            buf_char(out, (char)c);
+        } else if (c >= 8 && c <= 13 && c != 11) {
+            buf_char(out, '\\');
+            buf_char(out, names[c - 8]);
+        } else {
+            buf_printf(out, "\\u%04x", c);
+        }
+    }
+    buf_add(out, s + plain, n - plain);
+    buf_char(out, '"');
+}
+
+static void dump_real(double v, struct buf *out)
+{
+    char text[40];
+
+    for (int digits = 15; digits <= 17; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, v);
+        if (strtod(text, NULL) == v)
+            break;
+    }
+    /* the host program may have set a locale with a decimal comma */
+    bool real = false;
+    for (char *p = text; *p; p++) {
+        if (!strchr("0123456789+-eE", *p))
+            *p = '.';
+        real |= *p == '.' || *p == 'e';
+    }
+    buf_str(out, text);
+    if (!real)
+        buf_str(out, ".0");
+}
+
+struct member { const char *key; size_t n; const jv *value; };
+
+static int by_key(const void *a, const void *b)
+{
+    const struct member *x = a, *y = b;
+    int c = memcmp(x->key, y->key, x->n < y->n ? x->n : y->n);
+
+    return c ? c : (x->n > y->n) - (x->n < y->n);
+}
+
+static void dump(const jv *v, bool canonical, bool *has_real, struct buf *out);
+
+static void dump_object(const jv *v, bool canonical, bool *has_real,
+                        struct buf *out)
+{
+    size_t n = jv_count(v), i = 0;
+    struct member *m = mem_alloc_array(n, sizeof *m);
+
+    if (!m) {
+        out->failed = true;
+        return;
+    }
+    for (void *it = jv_iter(v); it && i < n; it = jv_next(v, it), i++) {
+        m[i].key = jv_iter_key(it, &m[i].n);
+        m[i].value = jv_iter_value(it);
+    }
+    if (canonical)
+        qsort(m, n, sizeof *m, by_key);
+    buf_char(out, '{');
+    for (i = 0; i < n; i++) {
+        if (i)
+            buf_char(out, ',');
+        dump_str(m[i].key, m[i].n, out);
+        buf_char(out, ':');
+        dump(m[i].value, canonical, has_real, out);
+    }
+    buf_char(out, '}');
+    mem_free(m);
+}
+
+static void dump(const jv *v, bool canonical, bool *has_real, struct buf *out)
+{
+    const char *s;
+    size_t n;
+
+    switch (jv_type(v)) {
+    case JV_NULL:
+        buf_str(out, "null");
+        break;
+    case JV_BOOL:
+        buf_str(out, jv_bool(v, false) ? "true" : "false");
+        break;
+    case JV_INT:
+        buf_printf(out, "%lld", (long long)jv_int(v, 0));
+        break;
+    case JV_REAL:
+        *has_real = true;
+        dump_real(jv_num(v, 0), out);
+        break;
+    case JV_STR:
+        s = jv_str(v, &n);
+        dump_str(s, n, out);
+        break;
+    case JV_ARRAY:
+        buf_char(out, '[');
+        for (size_t i = 0; i < jv_count(v); i++) {
+            if (i)
+                buf_char(out, ',');
+            dump(jv_at(v, i), canonical, has_real, out);
+        }
+        buf_char(out, ']');
+        break;
+    case JV_OBJECT:
+        dump_object(v, canonical, has_real, out);
+        break;
+    }
+}
+
+void jv_dump(const jv *v, struct buf *out)
+{
+    bool has_real = false;
+
+    dump(v, false, &has_real, out);
+}
+
+cag_status jv_dump_canonical(const jv *v, struct buf *out, cag_error *err)
+{
+    bool has_real = false;
+    size_t start = out->size;
+
+    dump(v, true, &has_real, out);
+    if (buf_failed(out))
+        return cag_fail_nomem(err, "canonical JSON");
+    if (has_real) {
+        buf_truncate(out, start);
+        return cag_fail(err, CAG_E_USAGE, NULL, -1,
+                        "canonical JSON holds no reals");
+    }
+    return CAG_OK;
+}

@@ -1,0 +1,358 @@
+/*
+ * pool.c - threads that run one function over a range.
+ *
+ * A job is opened and closed by one bit of `gate`, whose other bits count
+ * the workers inside.  The caller need not wait for workers that never woke
+ * up: it works off what is left, closes the gate, and waits until those
+ * inside have left.  A late worker finds the gate closed and goes back to
+ * waiting.  The fields of a job are written only while the gate is closed
+ * and nobody is inside, and read only from inside.
+ *
+ * Waiting, on both sides, is a spin of some 50 us (a decode step is a
+ * sequence of jobs only microseconds apart), then a sleep.  "Store mine,
+ * then look at yours" on both sides, sequentially consistent, makes sure
+ * that a sleeper is seen or does not sleep.
+ */
+#include "util/pool.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "util/file.h"
+#include "util/mem.h"
+
+#define POOL_MAX 512
+#define SPIN_NS  50000
+#define CLOSED   (1u << 31)
+
+struct worker {
+    struct pool *pool;
+    pthread_t    thread;
+    int          index;
+};
+
+struct pool {
+    int n_thread;
+
+    pool_fn *fn;                 /* the job; see gate */
+    void    *ctx;
+    int64_t  n, grain;
+
+    _Alignas(64) _Atomic int64_t next;
+    _Alignas(64) atomic_uint     gate;
+    _Alignas(64) atomic_uint     epoch;     /* counts jobs and the end */
+    atomic_int      n_asleep;
+    atomic_bool     caller_asleep, stop;
+    pthread_mutex_t lock;
+    pthread_cond_t  job_there, all_out;
+    struct worker   workers[];
+};
+
+static inline void cpu_pause(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+static int64_t now_ns(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* Spin until *word differs from while_it_is; false when the time is up. */
+static bool spin(atomic_uint *word, unsigned while_it_is)
+{
+    int64_t start = now_ns();
+
+    do {
+        for (int i = 0; i < 32; i++) {
+            if (atomic_load_explicit(word, memory_order_acquire) != while_it_is)
+                return true;
+            cpu_pause();
+        }
+    } while (now_ns() - start < SPIN_NS);
+    return false;
+}
+
+static void work(struct pool *p, int index)
+{
+    int64_t begin, n = p->n, grain = p->grain;
+
+    while ((begin = atomic_fetch_add_explicit(&p->next, grain,
+                                              memory_order_relaxed)) < n)
+        p->fn(p->ctx, index, begin, grain < n - begin ? begin + grain : n);
+}
+
+/* Leave the gate; the last one out wakes a caller that sleeps there. */
+static void leave(struct pool *p)
+{
+    if (atomic_fetch_sub(&p->gate, 1) != (CLOSED | 1))
+        return;
+    if (atomic_load(&p->caller_asleep)) {
+        pthread_mutex_lock(&p->lock);
+        pthread_cond_signal(&p->all_out);
+        pthread_mutex_unlock(&p->lock);
+    }
+}
+
+static unsigned wait_epoch(struct pool *p, unsigned seen)
+{
+    if (!spin(&p->epoch, seen)) {
+        pthread_mutex_lock(&p->lock);
+        atomic_fetch_add(&p->n_asleep, 1);
+        while (atomic_load(&p->epoch) == seen)
+            pthread_cond_wait(&p->job_there, &p->lock);
+        atomic_fetch_sub(&p->n_asleep, 1);
+        pthread_mutex_unlock(&p->lock);
+    }
+    return atomic_load(&p->epoch);
+}
+
+static void *worker_main(void *arg)
+{
+    struct worker *w = arg;
+    struct pool *p = w->pool;
+    unsigned seen = 0;
+
+    for (;;) {
+        seen = wait_epoch(p, seen);
+        if (atomic_load(&p->stop))
+            return NULL;
+        if (!(atomic_fetch_add(&p->gate, 1) & CLOSED))
+            work(p, w->index);
+        leave(p);
+    }
+}
+
+static void next_epoch(struct pool *p)
+{
+    atomic_fetch_add(&p->epoch, 1);
+    if (atomic_load(&p->n_asleep) > 0) {
+        pthread_mutex_lock(&p->lock);
+        pthread_cond_broadcast(&p->job_there);
+        pthread_mutex_unlock(&p->lock);
+    }
+}
+
+static void wait_all_out(struct pool *p)
+{
+    unsigned in = atomic_load(&p->gate);
+    int64_t start = now_ns();
+
+    while (in != CLOSED) {
+        if (!spin(&p->gate, in) || now_ns() - start > SPIN_NS)
+            break;
+        in = atomic_load(&p->gate);
+    }
+    if (atomic_load(&p->gate) == CLOSED)
+        return;
+    pthread_mutex_lock(&p->lock);
+    atomic_store(&p->caller_asleep, true);
+    while (atomic_load(&p->gate) != CLOSED)
+        pthread_cond_wait(&p->all_out, &p->lock);
+    atomic_store(&p->caller_asleep, false);
+    pthread_mutex_unlock(&p->lock);
+}
+
+void pool_run(struct pool *p, pool_fn *fn, void *ctx, int64_t n, int64_t grain)
+{
+    if (n <= 0)
+        return;
+    if (grain < 1)
+        grain = 1;
+    if (grain > n)
+        grain = n;
+    if (p->n_thread == 1 || n == grain) {
+        for (int64_t i = 0; i < n; i += grain)
+            fn(ctx, 0, i, grain < n - i ? i + grain : n);
+        return;
+    }
+    p->fn = fn;
+    p->ctx = ctx;
+    p->n = n;
+    p->grain = grain;
+    atomic_store_explicit(&p->next, 0, memory_order_relaxed);
+    atomic_fetch_and(&p->gate, ~CLOSED);
+    next_epoch(p);
+    work(p, 0);
+    atomic_fetch_or(&p->gate, CLOSED);
+    wait_all_out(p);
+}
+
+int pool_size(const struct pool *p)
+{
+    return p->n_thread;
+}
+
+/* Signals go to the program's own threads; faults stay where they happen. */
+static void mask_signals(sigset_t *old)
+{
+    sigset_t set;
+
+    sigfillset(&set);
+    sigdelset(&set, SIGBUS);
+    sigdelset(&set, SIGSEGV);
+    sigdelset(&set, SIGFPE);
+    sigdelset(&set, SIGILL);
+    sigdelset(&set, SIGABRT);
+    pthread_sigmask(SIG_SETMASK, &set, old);
+}
+
+cag_status pool_new(struct pool **out, int n_thread, cag_error *err)
+{
+    struct pool *p;
+    sigset_t old;
+    int i, sys = 0;
+
+    if (n_thread == 0)
+        n_thread = pool_default_size();
+    if (n_thread < 1 || n_thread > POOL_MAX)
+        return cag_fail(err, CAG_E_USAGE, NULL, -1,
+                        "%d threads asked for, expected 1..%d", n_thread,
+                        POOL_MAX);
+    size_t size = sizeof *p + (size_t)n_thread * sizeof p->workers[0];
+    p = mem_alloc_aligned(64, size);
+    if (!p)
+        return cag_fail_nomem(err, "threads");
+    memset(p, 0, size);
+    atomic_store(&p->gate, CLOSED);
+    pthread_mutex_init(&p->lock, NULL);
+    pthread_cond_init(&p->job_there, NULL);
+    pthread_cond_init(&p->all_out, NULL);
+    mask_signals(&old);
+    for (i = 1; i < n_thread && !sys; i++) {
+        p->workers[i] = (struct worker){ .pool = p, .index = i };
+        sys = pthread_create(&p->workers[i].thread, NULL, worker_main,
+                             &p->workers[i]);
+    }
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    p->n_thread = sys ? i - 1 : n_thread;
+    if (sys) {
+        pool_free(p);
+        return cag_fail_sys(err, sys == ENOMEM ? CAG_E_NOMEM : CAG_E_LIMIT, sys,
+                            NULL, "cannot start thread %d of %d", i - 1,
+                            n_thread);
+    }
+    *out = p;
+    return CAG_OK;
+}
+
+void pool_free(struct pool *p)
+{
+    if (!p)
+        return;
+    atomic_store(&p->stop, true);
+    next_epoch(p);
+    for (int i = 1; i < p->n_thread; i++)
+        pthread_join(p->workers[i].thread, NULL);
+    pthread_cond_destroy(&p->all_out);
+    pthread_cond_destroy(&p->job_there);
+    pthread_mutex_destroy(&p->lock);
+    mem_free(p);
+}
+
+/* --- how many CPUs ------------------------------------------------------- */
+
+static int affinity(void)
+{
+    int n = 1024;
+
+    for (;;) {
+        cpu_set_t *set = CPU_ALLOC((size_t)n);
+        size_t size = CPU_ALLOC_SIZE((size_t)n);
+        if (!set)
+            return 1;
+        CPU_ZERO_S(size, set);
+        int r = sched_getaffinity(0, size, set);
+        int count = r == 0 ? CPU_COUNT_S(size, set) : 0;
+        CPU_FREE(set);
+        if (count > 0)
+            return count;
+        if (r == 0 || errno != EINVAL || n > 1 << 20)
+            return 1;
+        n *= 2;                      /* the machine's mask is longer */
+    }
+}
+
+/* CPUs that "quota period" or "max period" allows, rounded up; 0 no limit */
+static int read_cpu_max(const char *path)
+{
+    struct buf b = BUF_INIT;
+    long long quota, period;
+    int n = 0;
+
+    if (file_read(path, 4096, &b, NULL) == CAG_OK && b.size > 0 &&
+        sscanf(b.data, "%lld %lld", &quota, &period) == 2 && quota > 0 &&
+        period > 0) {
+        long long cpus = quota / period + (quota % period != 0);
+        n = cpus > POOL_MAX ? POOL_MAX : (int)cpus;
+    }
+    buf_free(&b);
+    return n;
+}
+
+/* The tightest cpu.max from our cgroup (version 2) up to the root. */
+static int cgroup_limit(void)
+{
+    struct buf group = BUF_INIT, path = BUF_INIT;
+    int limit = 0;
+
+    if (file_read("/proc/self/cgroup", 65536, &group, NULL) != CAG_OK ||
+        group.size == 0)
+        goto out;
+    char *line = strncmp(group.data, "0::", 3) == 0 ? group.data
+                                                    : strstr(group.data, "\n0::");
+    if (!line)
+        goto out;
+    line = strchr(line, '/');
+    if (!line)
+        goto out;
+    line[strcspn(line, "\n")] = 0;
+    for (;;) {
+        size_t n = strlen(line);
+        while (n > 0 && line[n - 1] == '/')
+            line[--n] = 0;
+        buf_clear(&path);
+        buf_printf(&path, "/sys/fs/cgroup%s/cpu.max", line);
+        if (buf_failed(&path))
+            break;
+        int here = read_cpu_max(path.data);
+        if (here > 0 && (limit == 0 || here < limit))
+            limit = here;
+        if (n == 0)
+            break;
+        char *slash = strrchr(line, '/');
+        if (!slash)
+            break;
+        *slash = 0;
+    }
+out:
+    buf_free(&path);
+    buf_free(&group);
+    return limit;
+}
+
+int pool_default_size(void)
+{
+    int n = affinity(), limit = cgroup_limit();
+
+    if (limit > 0 && limit < n)
+        n = limit;
+    return n > POOL_MAX ? POOL_MAX : n;
+}
