@@ -21,7 +21,7 @@ enum gguf_type {
     GGUF_Q5_1 = 7, GGUF_Q8_0 = 8, GGUF_Q4_K = 12, GGUF_Q5_K = 13,
     GGUF_Q6_K = 14, GGUF_BF16 = 30
 };
-const char *gguf_type_name(int type);          /* "Q4_1"; "type 99" unknown */
+const char *gguf_type_name(int type);   /* "Q4_1"; "unknown"; static */
 /* Block geometry; false for a type cag does not read. */
 bool gguf_type_block(int type, int *block_elems, int *block_bytes);
 

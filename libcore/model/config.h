@@ -27,6 +27,7 @@ struct model_config {
     int   n_layer, n_head, n_kv_head, d_head, d_model, d_ff, n_vocab, n_ctx;
     float rms_eps;
     bool  tied;                     /* output matrix = embedding            */
+    bool  qkv_bias, o_bias;         /* biases of the attention projections  */
     /* Sliding window: position p sees keys > p - window; 0 = full. Refused
      * at open when shorter than the context asked for. */
     int   window;

@@ -51,5 +51,8 @@ cag_status weights_from_gguf(const struct gguf *g,
 cag_status weights_from_st(const struct st *s, const struct model_config *c,
                            struct arena *a, struct model_weights *w,
                            cag_error *err);
+/* A tensor that only repeats the configuration (rope_freqs.weight, which
+ * config.h reads, or a buffer that old checkpoints saved): no weight. */
+bool       weights_redundant(const char *name, bool gguf);
 
 #endif

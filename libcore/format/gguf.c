@@ -1,0 +1,762 @@
+/*
+ * gguf.c - reader of GGUF v2 and v3.
+ *
+ *   | "GGUF" u32 version | u64 n_tensor | u64 n_kv |
+ *   | n_kv x: string key, u32 type, value           |
+ *   | n_tensor x: string name, u32 n_dims, u64 dims[], u32 type, u64 offset |
+ *   | padding to general.alignment | tensor data    |
+ *   string = u64 length, bytes.   array = u32 type, u64 n, elements.
+ *
+ * Every number is hostile.  Counts are believed only as far as the bytes
+ * behind them could hold so many entries (a key needs 14 bytes, a tensor
+ * 33), so memory is bounded by a small multiple of the file's size; lengths
+ * are compared with what is left before anything is touched; products are
+ * overflow-checked.  When gguf_parse succeeds all accessors can run without
+ * a check.
+ */
+#include "format/gguf.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "format/sniff.h"
+#include "util/arena.h"
+#include "util/file.h"
+#include "util/mem.h"
+#include "util/rd.h"
+
+#define MIN_KV_BYTES     14     /* 8 + 1 name, 4 type, 1 value              */
+#define MIN_TENSOR_BYTES 33     /* 8 + 1 name, 4 n_dims, 8 dim, 4 type, 8   */
+#define MAX_NAME         65535  /* the specification's limit on keys        */
+#define MAX_ENTRY        (1u << 20)
+#define MAX_DIM          ((uint64_t)1 << 48)
+#define SHOWN            96     /* bytes of a name that a message shows     */
+
+struct gguf {
+    struct file_map map;          /* zeroed when parsed from memory */
+    struct arena    arena;
+    const char     *path;
+    size_t          n_kv, n_tensor;
+    struct gguf_kv *kv;
+    struct gguf_tensor *tensor;
+    struct gguf_kv **by_key;      /* sorted, for look-up */
+    struct gguf_tensor **by_name;
+    uint64_t       *off;          /* [n_tensor] offset in the data section */
+};
+
+/* ------------------------------------------------------------------ types */
+
+static const struct {
+    const char *name;
+    int         elems, bytes;     /* elems 0: cag does not read it */
+} types[] = {
+    [GGUF_F32] = { "F32", 1, 4 },       [GGUF_F16] = { "F16", 1, 2 },
+    [GGUF_Q4_0] = { "Q4_0", 32, 18 },   [GGUF_Q4_1] = { "Q4_1", 32, 20 },
+    [4] = { "Q4_2", 0, 0 },             [5] = { "Q4_3", 0, 0 },
+    [GGUF_Q5_0] = { "Q5_0", 32, 22 },   [GGUF_Q5_1] = { "Q5_1", 32, 24 },
+    [GGUF_Q8_0] = { "Q8_0", 32, 34 },   [9] = { "Q8_1", 0, 0 },
+    [10] = { "Q2_K", 0, 0 },            [11] = { "Q3_K", 0, 0 },
+    [GGUF_Q4_K] = { "Q4_K", 256, 144 }, [GGUF_Q5_K] = { "Q5_K", 256, 176 },
+    [GGUF_Q6_K] = { "Q6_K", 256, 210 }, [15] = { "Q8_K", 0, 0 },
+    [16] = { "IQ2_XXS", 0, 0 },         [17] = { "IQ2_XS", 0, 0 },
+    [18] = { "IQ3_XXS", 0, 0 },         [19] = { "IQ1_S", 0, 0 },
+    [20] = { "IQ4_NL", 0, 0 },          [21] = { "IQ3_S", 0, 0 },
+    [22] = { "IQ2_S", 0, 0 },           [23] = { "IQ4_XS", 0, 0 },
+    [24] = { "I8", 0, 0 },              [25] = { "I16", 0, 0 },
+    [26] = { "I32", 0, 0 },             [27] = { "I64", 0, 0 },
+    [28] = { "F64", 0, 0 },             [29] = { "IQ1_M", 0, 0 },
+    [GGUF_BF16] = { "BF16", 1, 2 },     [34] = { "TQ1_0", 0, 0 },
+    [35] = { "TQ2_0", 0, 0 },           [39] = { "MXFP4", 0, 0 },
+    [40] = { "NVFP4", 0, 0 },
+};
+#define N_TYPE ((int)(sizeof types / sizeof *types))
+
+const char *gguf_type_name(int type)
+{
+    if (type < 0 || type >= N_TYPE || !types[type].name)
+        return "unknown";
+    return types[type].name;
+}
+
+bool gguf_type_block(int type, int *block_elems, int *block_bytes)
+{
+    if (type < 0 || type >= N_TYPE || !types[type].elems)
+        return false;
+    *block_elems = types[type].elems;
+    *block_bytes = types[type].bytes;
+    return true;
+}
+
+static const struct { const char *name; size_t size; } values[] = {
+    [GGUF_V_U8] = { "u8", 1 },      [GGUF_V_I8] = { "i8", 1 },
+    [GGUF_V_U16] = { "u16", 2 },    [GGUF_V_I16] = { "i16", 2 },
+    [GGUF_V_U32] = { "u32", 4 },    [GGUF_V_I32] = { "i32", 4 },
+    [GGUF_V_F32] = { "f32", 4 },    [GGUF_V_BOOL] = { "bool", 1 },
+    [GGUF_V_STR] = { "string", 0 }, [GGUF_V_ARRAY] = { "array", 0 },
+    [GGUF_V_U64] = { "u64", 8 },    [GGUF_V_I64] = { "i64", 8 },
+    [GGUF_V_F64] = { "f64", 8 },
+};
+
+/* ---------------------------------------------------------------- parsing */
+
+static const char *read_str(struct rd *r, const char *what, uint64_t max,
+                            size_t *n)
+{
+    uint64_t len = rd_u64(r, what, 0, UINT64_MAX);
+
+    *n = 0;
+    if (r->status)
+        return NULL;
+    if (len > rd_left(r) || len > max) {
+        rd_fail(r, CAG_E_FORMAT,
+                "%s is %llu bytes long, but %llu are left in the file", what,
+                (unsigned long long)len, (unsigned long long)rd_left(r));
+        return NULL;
+    }
+    *n = (size_t)len;
+    return (const char *)rd_bytes(r, what, *n);
+}
+
+static void bad_value(struct rd *r, const struct gguf_kv *kv, const char *what)
+{
+    char key[SHOWN];
+
+    sniff_printable(key, sizeof key, kv->key.s, kv->key.n);
+    rd_fail(r, CAG_E_FORMAT, "key %s: %s", key, what);
+}
+
+/* Elements of an array, or the one value; leaves r behind them. */
+static void read_elems(struct rd *r, struct gguf_kv *kv, int type, uint64_t n)
+{
+    size_t begin = r->pos, len, total;
+    uint64_t i;
+
+    if (type == GGUF_V_STR) {
+        for (i = 0; i < n && !r->status; i++)
+            read_str(r, "string value", SIZE_MAX, &len);
+        total = r->pos - begin;
+    } else if (n > rd_left(r) / values[type].size) {
+        char what[96];
+
+        snprintf(what, sizeof what,
+                 "%llu values of type %s do not fit the file",
+                 (unsigned long long)n, values[type].name);
+        bad_value(r, kv, what);
+        return;
+    } else {
+        total = (size_t)n * values[type].size;
+        rd_bytes(r, "value", total);
+        for (i = 0; type == GGUF_V_BOOL && i < n && !r->status; i++)
+            if (r->data[begin + i] > 1)
+                bad_value(r, kv, "a bool is neither 0 nor 1");
+    }
+    kv->data = r->data + begin;
+    kv->size = total;
+}
+
+static void read_kv(struct rd *r, struct gguf_kv *kv)
+{
+    kv->key.s = read_str(r, "key", MAX_NAME, &kv->key.n);
+    if (r->status)
+        return;
+    if (kv->key.n == 0) {
+        rd_fail(r, CAG_E_FORMAT, "a key without a name");
+        return;
+    }
+    kv->type = (int)rd_u32(r, "value type", 0, GGUF_V_F64);
+    kv->n_elem = 1;
+    if (r->status)
+        return;
+    if (kv->type != GGUF_V_ARRAY) {
+        read_elems(r, kv, kv->type, 1);
+        return;
+    }
+    kv->elem_type = (int)rd_u32(r, "array type", 0, GGUF_V_F64);
+    kv->n_elem = rd_u64(r, "array length", 0, UINT64_MAX);
+    if (r->status)
+        return;
+    if (kv->elem_type == GGUF_V_ARRAY) {
+        char key[SHOWN];
+
+        sniff_printable(key, sizeof key, kv->key.s, kv->key.n);
+        rd_fail(r, CAG_E_UNSUPPORTED, "key %s: an array of arrays", key);
+        return;
+    }
+    read_elems(r, kv, kv->elem_type, kv->n_elem);
+}
+
+/* Shape and type -> size_bytes. */
+static void size_tensor(struct rd *r, struct gguf_tensor *t, const char *name)
+{
+    int elems, bytes, i;
+    size_t n = 1;
+
+    if (!gguf_type_block(t->type, &elems, &bytes)) {
+        rd_fail(r, CAG_E_UNSUPPORTED,
+                "tensor %s has type %d (%s); cag reads F32 F16 BF16 Q8_0 "
+                "Q4_0 Q4_1 Q5_0 Q5_1 Q4_K Q5_K Q6_K", name, t->type,
+                gguf_type_name(t->type));
+        return;
+    }
+    if (t->dims[0] % (unsigned)elems) {
+        rd_fail(r, CAG_E_FORMAT,
+                "tensor %s has rows of %llu elements, not a multiple of %d "
+                "as %s needs", name, (unsigned long long)t->dims[0], elems,
+                gguf_type_name(t->type));
+        return;
+    }
+    for (i = 0; i < t->n_dims; i++)
+        if (!mem_mul(&n, n, (size_t)t->dims[i]))
+            n = SIZE_MAX;
+    if (!mem_mul(&t->size_bytes, n / (unsigned)elems, (size_t)bytes))
+        t->size_bytes = SIZE_MAX;
+    if (t->size_bytes > r->size)
+        rd_fail(r, CAG_E_FORMAT, "tensor %s is larger than the file", name);
+}
+
+static void read_tensor(struct rd *r, struct gguf *g, size_t i,
+                        cag_error *err)
+{
+    struct gguf_tensor *t = &g->tensor[i];
+    char shown[SHOWN];
+    const char *name;
+    size_t n;
+    int d;
+
+    name = read_str(r, "tensor name", MAX_NAME, &n);
+    if (r->status)
+        return;
+    sniff_printable(shown, sizeof shown, name, n);
+    if (n == 0 || memchr(name, '\0', n)) {
+        rd_fail(r, CAG_E_FORMAT, "tensor name \"%s\" is empty or holds a NUL",
+                shown);
+        return;
+    }
+    t->name = arena_strndup(&g->arena, name, n);
+    if (!t->name) {
+        r->status = cag_fail_nomem(err, "tensor name");
+        return;
+    }
+    t->n_dims = (int)rd_u32(r, "n_dims", 1, 4);
+    for (d = 0; d < 4; d++)
+        t->dims[d] = d < t->n_dims ? rd_u64(r, "tensor dimension", 1, MAX_DIM)
+                                   : 1;
+    t->type = (int)rd_u32(r, "tensor type", 0, INT32_MAX);
+    if (r->status)
+        return;
+    size_tensor(r, t, shown);
+    g->off[i] = rd_u64(r, "tensor offset", 0, UINT64_MAX);
+}
+
+static int cmp_key(const void *a, const void *b)
+{
+    const struct gguf_kv *x = *(struct gguf_kv *const *)a;
+    const struct gguf_kv *y = *(struct gguf_kv *const *)b;
+    size_t n = x->key.n < y->key.n ? x->key.n : y->key.n;
+    int c = memcmp(x->key.s, y->key.s, n);
+
+    return c ? c : (x->key.n > y->key.n) - (x->key.n < y->key.n);
+}
+
+static int cmp_name(const void *a, const void *b)
+{
+    const struct gguf_tensor *x = *(struct gguf_tensor *const *)a;
+    const struct gguf_tensor *y = *(struct gguf_tensor *const *)b;
+
+    return strcmp(x->name, y->name);
+}
+
+static int cmp_data(const void *a, const void *b)
+{
+    const struct gguf_tensor *x = *(struct gguf_tensor *const *)a;
+    const struct gguf_tensor *y = *(struct gguf_tensor *const *)b;
+
+    return (x->data > y->data) - (x->data < y->data);
+}
+
+/* Sorted indices; a name that occurs twice is refused. */
+static cag_status index_keys(struct gguf *g, cag_error *err)
+{
+    char shown[SHOWN];
+    size_t i;
+
+    g->by_key = arena_array(&g->arena, g->n_kv + 1, sizeof *g->by_key);
+    if (!g->by_key)
+        return cag_fail_nomem(err, "GGUF keys");
+    for (i = 0; i < g->n_kv; i++)
+        g->by_key[i] = &g->kv[i];
+    qsort(g->by_key, g->n_kv, sizeof *g->by_key, cmp_key);
+    for (i = 1; i < g->n_kv; i++)
+        if (cmp_key(&g->by_key[i - 1], &g->by_key[i]) == 0) {
+            sniff_printable(shown, sizeof shown, g->by_key[i]->key.s,
+                            g->by_key[i]->key.n);
+            return cag_fail(err, CAG_E_FORMAT, g->path, -1,
+                            "key %s occurs twice", shown);
+        }
+    return CAG_OK;
+}
+
+static cag_status index_tensors(struct gguf *g, cag_error *err)
+{
+    char shown[SHOWN];
+    size_t i;
+
+    g->by_name = arena_array(&g->arena, g->n_tensor + 1, sizeof *g->by_name);
+    if (!g->by_name)
+        return cag_fail_nomem(err, "GGUF tensors");
+    for (i = 0; i < g->n_tensor; i++)
+        g->by_name[i] = &g->tensor[i];
+    qsort(g->by_name, g->n_tensor, sizeof *g->by_name, cmp_data);
+    for (i = 1; i < g->n_tensor; i++) {
+        const struct gguf_tensor *a = g->by_name[i - 1], *b = g->by_name[i];
+
+        if ((size_t)(b->data - a->data) < a->size_bytes) {
+            sniff_printable(shown, sizeof shown, b->name, strlen(b->name));
+            return cag_fail(err, CAG_E_FORMAT, g->path, -1,
+                            "the data of tensor %s overlaps another's",
+                            shown);
+        }
+    }
+    qsort(g->by_name, g->n_tensor, sizeof *g->by_name, cmp_name);
+    for (i = 1; i < g->n_tensor; i++)
+        if (cmp_name(&g->by_name[i - 1], &g->by_name[i]) == 0) {
+            sniff_printable(shown, sizeof shown, g->by_name[i]->name,
+                            strlen(g->by_name[i]->name));
+            return cag_fail(err, CAG_E_FORMAT, g->path, -1,
+                            "tensor %s occurs twice", shown);
+        }
+    return CAG_OK;
+}
+
+/* Offsets -> pointers, once the alignment and the data section are known. */
+static cag_status place_tensors(struct gguf *g, const uint8_t *data,
+                                size_t size, size_t pos, cag_error *err)
+{
+    int64_t align = 32;
+    cag_status st;
+    size_t i, begin;
+
+    st = gguf_get_int(g, "general.alignment", false, 0, INT64_MAX, &align,
+                      err);
+    if (st)
+        return st;
+    if (align < 8 || align > (1 << 20) || (align & (align - 1)))
+        return cag_fail(err, CAG_E_FORMAT, g->path, -1,
+                        "general.alignment is %lld, expected a power of two "
+                        "of at least 8", (long long)align);
+    begin = (pos + (size_t)align - 1) & ~((size_t)align - 1);
+    for (i = 0; i < g->n_tensor; i++) {
+        struct gguf_tensor *t = &g->tensor[i];
+        char shown[SHOWN];
+
+        sniff_printable(shown, sizeof shown, t->name, strlen(t->name));
+        if (g->off[i] % (uint64_t)align)
+            return cag_fail(err, CAG_E_FORMAT, g->path, -1,
+                            "the offset of tensor %s is %llu, not a multiple "
+                            "of the alignment %lld", shown,
+                            (unsigned long long)g->off[i], (long long)align);
+        if (begin > size || g->off[i] > size - begin ||
+            t->size_bytes > size - begin - g->off[i])
+            return cag_fail(err, CAG_E_FORMAT, g->path, -1,
+                            "the data of tensor %s (%llu bytes) lies beyond "
+                            "the end of the file: the file is truncated or "
+                            "its table is wrong", shown,
+                            (unsigned long long)t->size_bytes);
+        t->data = data + begin + g->off[i];
+    }
+    return CAG_OK;
+}
+
+static cag_status check_magic(const uint8_t *data, size_t size,
+                              const char *name, cag_error *err)
+{
+    const char *kind;
+    uint32_t version;
+
+    if (size < 4 || memcmp(data, "GGUF", 4) != 0) {
+        kind = size ? sniff_kind(data, size) : "an empty file";
+        if (kind)
+            return cag_fail(err, CAG_E_FORMAT, name, -1,
+                            "not a GGUF model but %s", kind);
+        return cag_fail(err, CAG_E_FORMAT, name, 0, "not a GGUF model: it "
+                        "does not begin with the letters GGUF");
+    }
+    if (size < 24)
+        return cag_fail(err, CAG_E_FORMAT, name, (int64_t)size,
+                        "the file ends inside the GGUF header");
+    version = rd_le32(data + 4);
+    if (version != 2 && version != 3) {
+        if (version == 0x02000000u || version == 0x03000000u)
+            return cag_fail(err, CAG_E_UNSUPPORTED, name, 4,
+                            "a big-endian GGUF file");
+        return cag_fail(err, CAG_E_UNSUPPORTED, name, 4,
+                        "GGUF version %u, cag reads 2 and 3",
+                        (unsigned)version);
+    }
+    return CAG_OK;
+}
+
+static cag_status read_tables(struct gguf *g, struct rd *r, cag_error *err)
+{
+    uint64_t n_tensor, n_kv;
+    size_t i;
+
+    rd_seek(r, "header", 8);
+    n_tensor = rd_u64(r, "n_tensors", 0, MAX_ENTRY);
+    n_kv = rd_u64(r, "n_kv", 0, MAX_ENTRY);
+    if (r->status)
+        return r->status;
+    if (n_kv > rd_left(r) / MIN_KV_BYTES ||
+        n_tensor > (rd_left(r) - n_kv * MIN_KV_BYTES) / MIN_TENSOR_BYTES)
+        return cag_fail(err, CAG_E_FORMAT, g->path, 8,
+                        "%llu tensors and %llu keys do not fit a file of "
+                        "%llu bytes", (unsigned long long)n_tensor,
+                        (unsigned long long)n_kv,
+                        (unsigned long long)r->size);
+    g->n_kv = (size_t)n_kv;
+    g->n_tensor = (size_t)n_tensor;
+    g->kv = arena_array(&g->arena, g->n_kv + 1, sizeof *g->kv);
+    g->tensor = arena_array(&g->arena, g->n_tensor + 1, sizeof *g->tensor);
+    g->off = arena_array(&g->arena, g->n_tensor + 1, sizeof *g->off);
+    if (!g->kv || !g->tensor || !g->off)
+        return cag_fail_nomem(err, "GGUF tables");
+    for (i = 0; i < g->n_kv && !r->status; i++)
+        read_kv(r, &g->kv[i]);
+    for (i = 0; i < g->n_tensor && !r->status; i++)
+        read_tensor(r, g, i, err);
+    return r->status;
+}
+
+cag_status gguf_parse(const void *data, size_t size, const char *name,
+                      struct gguf **out, cag_error *err)
+{
+    struct gguf *g = NULL;
+    struct rd r;
+    cag_status st;
+
+    st = check_magic(data, size, name, err);
+    if (st)
+        return st;
+    g = mem_zalloc(sizeof *g);
+    if (!g)
+        return cag_fail_nomem(err, "GGUF reader");
+    g->path = arena_strndup(&g->arena, name, strlen(name));
+    if (!g->path) {
+        st = cag_fail_nomem(err, "GGUF reader");
+        goto out;
+    }
+    rd_init(&r, data, size, g->path, 0, err);
+    st = read_tables(g, &r, err);
+    if (st)
+        goto out;
+    st = index_keys(g, err);
+    if (st)
+        goto out;
+    st = place_tensors(g, data, size, r.pos, err);
+    if (st)
+        goto out;
+    st = index_tensors(g, err);
+    if (st)
+        goto out;
+    *out = g;
+    g = NULL;
+out:
+    gguf_close(g);
+    return st;
+}
+
+cag_status gguf_open(const char *path, struct gguf **out, cag_error *err)
+{
+    struct file_map map = { 0 };
+    cag_status st;
+
+    st = file_map(&map, path, err);
+    if (st)
+        return st;
+    st = gguf_parse(map.data, map.size, path, out, err);
+    if (st)
+        file_unmap(&map);
+    else
+        (*out)->map = map;
+    return st;
+}
+
+void gguf_close(struct gguf *g)
+{
+    if (!g)
+        return;
+    file_unmap(&g->map);
+    arena_release(&g->arena);
+    mem_free(g);
+}
+
+/* ---------------------------------------------------------------- access */
+
+const char *gguf_path(const struct gguf *g)
+{
+    return g->path;
+}
+
+size_t gguf_n_kv(const struct gguf *g)
+{
+    return g->n_kv;
+}
+
+const struct gguf_kv *gguf_kv_at(const struct gguf *g, size_t i)
+{
+    return i < g->n_kv ? &g->kv[i] : NULL;
+}
+
+size_t gguf_n_tensor(const struct gguf *g)
+{
+    return g->n_tensor;
+}
+
+const struct gguf_tensor *gguf_tensor_at(const struct gguf *g, size_t i)
+{
+    return i < g->n_tensor ? &g->tensor[i] : NULL;
+}
+
+const struct gguf_tensor *gguf_find_tensor(const struct gguf *g,
+                                           const char *name)
+{
+    struct gguf_tensor want = { .name = name }, *key = &want, **hit;
+
+    hit = bsearch(&key, g->by_name, g->n_tensor, sizeof *g->by_name,
+                  cmp_name);
+    return hit ? *hit : NULL;
+}
+
+const struct gguf_kv *gguf_find(const struct gguf *g, const char *name)
+{
+    struct gguf_kv want = { .key = { name, strlen(name) } };
+    struct gguf_kv *key = &want, **hit;
+
+    hit = bsearch(&key, g->by_key, g->n_kv, sizeof *g->by_key, cmp_key);
+    return hit ? *hit : NULL;
+}
+
+/* The value of key, or NULL with *st set: absent (an error if required). */
+static const struct gguf_kv *need(const struct gguf *g, const char *key,
+                                  bool required, cag_status *st,
+                                  cag_error *err)
+{
+    const struct gguf_kv *kv = gguf_find(g, key);
+
+    *st = CAG_OK;
+    if (!kv && required)
+        *st = cag_fail(err, CAG_E_FORMAT, g->path, -1, "key %s is missing",
+                       key);
+    return kv;
+}
+
+static cag_status wrong_type(const struct gguf *g, const char *key,
+                             const struct gguf_kv *kv, const char *want,
+                             cag_error *err)
+{
+    return cag_fail(err, CAG_E_FORMAT, g->path, -1,
+                    "key %s is of type %s%s, expected %s", key,
+                    kv->type == GGUF_V_ARRAY ? "array of " : "",
+                    values[kv->type == GGUF_V_ARRAY ? kv->elem_type
+                                                    : kv->type].name, want);
+}
+
+/* false: not an integer type, or a u64 above INT64_MAX (then *big) */
+static bool load_int(const uint8_t *p, int type, int64_t *v, bool *big)
+{
+    *big = false;
+    switch (type) {
+    case GGUF_V_U8:  *v = p[0]; return true;
+    case GGUF_V_I8:  *v = (int8_t)p[0]; return true;
+    case GGUF_V_U16: *v = rd_le16(p); return true;
+    case GGUF_V_I16: *v = (int16_t)rd_le16(p); return true;
+    case GGUF_V_U32: *v = rd_le32(p); return true;
+    case GGUF_V_I32: *v = (int32_t)rd_le32(p); return true;
+    case GGUF_V_I64: *v = (int64_t)rd_le64(p); return true;
+    case GGUF_V_U64:
+        *v = (int64_t)rd_le64(p);
+        *big = *v < 0;
+        return !*big;
+    default: return false;
+    }
+}
+
+static bool load_float(const uint8_t *p, int type, float *v)
+{
+    uint64_t u64;
+    uint32_t u32;
+    double d;
+
+    if (type == GGUF_V_F32) {
+        u32 = rd_le32(p);
+        memcpy(v, &u32, sizeof *v);
+        return true;
+    }
+    if (type == GGUF_V_F64) {
+        u64 = rd_le64(p);
+        memcpy(&d, &u64, sizeof d);
+        *v = (float)d;
+        return true;
+    }
+    return false;
+}
+
+cag_status gguf_get_int(const struct gguf *g, const char *key, bool required,
+                        int64_t min, int64_t max, int64_t *out,
+                        cag_error *err)
+{
+    const struct gguf_kv *kv;
+    cag_status st;
+    int64_t v;
+    bool big;
+
+    kv = need(g, key, required, &st, err);
+    if (!kv)
+        return st;
+    if (!load_int(kv->data, kv->type, &v, &big) && !big)
+        return wrong_type(g, key, kv, "an integer", err);
+    if (big || v < min || v > max)
+        return cag_fail(err, CAG_E_FORMAT, g->path, -1,
+                        big ? "key %s is %llu, expected %lld..%lld"
+                            : "key %s is %lld, expected %lld..%lld", key,
+                        (long long)v, (long long)min, (long long)max);
+    *out = v;
+    return CAG_OK;
+}
+
+cag_status gguf_get_float(const struct gguf *g, const char *key,
+                          bool required, float *out, cag_error *err)
+{
+    const struct gguf_kv *kv;
+    cag_status st;
+    float v;
+
+    kv = need(g, key, required, &st, err);
+    if (!kv)
+        return st;
+    if (!load_float(kv->data, kv->type, &v))
+        return wrong_type(g, key, kv, "a float", err);
+    if (!isfinite(v))
+        return cag_fail(err, CAG_E_FORMAT, g->path, -1,
+                        "key %s is not a finite number", key);
+    *out = v;
+    return CAG_OK;
+}
+
+cag_status gguf_get_bool(const struct gguf *g, const char *key, bool required,
+                         bool *out, cag_error *err)
+{
+    const struct gguf_kv *kv;
+    cag_status st;
+
+    kv = need(g, key, required, &st, err);
+    if (!kv)
+        return st;
+    if (kv->type != GGUF_V_BOOL)
+        return wrong_type(g, key, kv, "a bool", err);
+    *out = kv->data[0] != 0;
+    return CAG_OK;
+}
+
+cag_status gguf_get_str(const struct gguf *g, const char *key, bool required,
+                        struct gguf_str *out, cag_error *err)
+{
+    const struct gguf_kv *kv;
+    cag_status st;
+
+    kv = need(g, key, required, &st, err);
+    if (!kv)
+        return st;
+    if (kv->type != GGUF_V_STR)
+        return wrong_type(g, key, kv, "a string", err);
+    out->s = (const char *)kv->data + 8;
+    out->n = kv->size - 8;
+    return CAG_OK;
+}
+
+cag_status gguf_get_strs(const struct gguf *g, const char *key, bool required,
+                         struct gguf_str **out, size_t *n, cag_error *err)
+{
+    const struct gguf_kv *kv;
+    struct gguf_str *v;
+    const uint8_t *p;
+    cag_status st;
+    size_t i;
+
+    kv = need(g, key, required, &st, err);
+    if (!kv)
+        return st;
+    if (kv->type != GGUF_V_ARRAY || kv->elem_type != GGUF_V_STR)
+        return wrong_type(g, key, kv, "an array of strings", err);
+    v = mem_alloc_array((size_t)kv->n_elem + 1, sizeof *v);
+    if (!v)
+        return cag_fail_nomem(err, key);
+    p = kv->data;
+    for (i = 0; i < kv->n_elem; i++) {
+        v[i].n = (size_t)rd_le64(p);
+        v[i].s = (const char *)p + 8;
+        p += 8 + v[i].n;
+    }
+    *out = v;
+    *n = (size_t)kv->n_elem;
+    return CAG_OK;
+}
+
+cag_status gguf_get_floats(const struct gguf *g, const char *key,
+                           bool required, float **out, size_t *n,
+                           cag_error *err)
+{
+    const struct gguf_kv *kv;
+    cag_status st;
+    float *v;
+    size_t i;
+
+    kv = need(g, key, required, &st, err);
+    if (!kv)
+        return st;
+    if (kv->type != GGUF_V_ARRAY ||
+        (kv->elem_type != GGUF_V_F32 && kv->elem_type != GGUF_V_F64))
+        return wrong_type(g, key, kv, "an array of floats", err);
+    v = mem_alloc_array((size_t)kv->n_elem + 1, sizeof *v);
+    if (!v)
+        return cag_fail_nomem(err, key);
+    for (i = 0; i < kv->n_elem; i++)
+        load_float(kv->data + i * values[kv->elem_type].size, kv->elem_type,
+                   &v[i]);
+    *out = v;
+    *n = (size_t)kv->n_elem;
+    return CAG_OK;
+}
+
+cag_status gguf_get_ints(const struct gguf *g, const char *key, bool required,
+                         int64_t **out, size_t *n, cag_error *err)
+{
+    const struct gguf_kv *kv;
+    cag_status st;
+    int64_t *v;
+    size_t i;
+    bool big;
+
+    kv = need(g, key, required, &st, err);
+    if (!kv)
+        return st;
+    if (kv->type != GGUF_V_ARRAY || kv->elem_type == GGUF_V_STR ||
+        kv->elem_type == GGUF_V_F32 || kv->elem_type == GGUF_V_F64 ||
+        kv->elem_type == GGUF_V_BOOL)
+        return wrong_type(g, key, kv, "an array of integers", err);
+    v = mem_alloc_array((size_t)kv->n_elem + 1, sizeof *v);
+    if (!v)
+        return cag_fail_nomem(err, key);
+    for (i = 0; i < kv->n_elem; i++)
+        if (!load_int(kv->data + i * values[kv->elem_type].size,
+                      kv->elem_type, &v[i], &big)) {
+            mem_free(v);
+            return cag_fail(err, CAG_E_FORMAT, g->path, -1,
+                            "key %s: element %zu is beyond 2^63", key, i);
+        }
+    *out = v;
+    *n = (size_t)kv->n_elem;
+    return CAG_OK;
+}

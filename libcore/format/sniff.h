@@ -1,0 +1,26 @@
+/*
+ * sniff.h - what a foreign file is, by its first bytes.
+ *
+ * A reader that is handed another kind of file should say so by name: "a
+ * Git-LFS pointer" sends a user to `git lfs pull`, "bad magic" sends nobody
+ * anywhere.
+ */
+#ifndef FORMAT_SNIFF_H
+#define FORMAT_SNIFF_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* SNIFF_BYTES of the head are enough.  A phrase with its article ("a GGUF
+ * model"), static; NULL if unknown. */
+#define SNIFF_BYTES 64
+const char *sniff_kind(const uint8_t *head, size_t n);
+/* A Git-LFS pointer: the text file that stands in for one not yet fetched. */
+bool sniff_is_lfs(const uint8_t *head, size_t n);
+
+/* Copy at most cap - 1 bytes of a name from a file into dst, with anything
+ * that is not printable ASCII shown as '?', for messages. */
+void sniff_printable(char *dst, size_t cap, const char *s, size_t n);
+
+#endif
