@@ -30,9 +30,47 @@ enum {
     KT_BF16 = 30
 };
 
+/* Weights in one block of a type, and its bytes; 0 for an unknown type. */
+static inline int kt_block_weights(int type)
+{
+    switch (type) {
+    case KT_F32: case KT_F16: case KT_BF16:
+        return 1;
+    case KT_Q4_0: case KT_Q4_1: case KT_Q5_0: case KT_Q5_1: case KT_Q8_0:
+        return 32;
+    case KT_Q4_K: case KT_Q5_K: case KT_Q6_K:
+        return 256;
+    default:
+        return 0;
+    }
+}
+
+static inline size_t kt_block_bytes(int type)
+{
+    switch (type) {
+    case KT_F32:  return 4;
+    case KT_F16:
+    case KT_BF16: return 2;
+    case KT_Q4_0: return 18;
+    case KT_Q4_1: return 20;
+    case KT_Q5_0: return 22;
+    case KT_Q5_1: return 24;
+    case KT_Q8_0: return 34;
+    case KT_Q4_K: return 144;
+    case KT_Q5_K: return 176;
+    case KT_Q6_K: return 210;
+    default:      return 0;
+    }
+}
+
+static inline bool kt_quantized(int type)
+{
+    return kt_block_weights(type) >= 32;
+}
+
 /*
  * A weight matrix [n_out, d_in] as stored in the model file: row-major,
- * possibly unaligned.  perm_half != 0: row r of the mathematics (half-split
+ * possibly unaligned; d_in is a multiple of the type's block.  perm_half != 0: row r of the mathematics (half-split
  * rotary order) is stored at kmat_row(w, r).
  */
 struct kmat {
@@ -62,6 +100,22 @@ static inline const uint8_t *kmat_row(const struct kmat *w, int r)
  *   Q6_K  (d * sc) * (q - 32)
  */
 
+/*
+ * Orders of addition shared by several operations
+ *
+ * fold of n lanes (n a power of two): while n > 1: n = n / 2, and for j < n
+ * a[j] = a[j] + a[j + n].  The sum is a[0].
+ *
+ * dot32(a, b, n): 32 lanes from 0; element i goes to lane i % 32 by
+ * lane = fmaf(a[i], b[i], lane), ascending; the last, partial group of 32 is
+ * filled up with zeros that are multiplied and added too; then fold.
+ *
+ * exp2(x): 0 if x < -126; else x = min(x, 128), t = x + EXP2_MAGIC,
+ * f = x - (t - EXP2_MAGIC), the polynomial of exp2.h in f by fmaf (Horner),
+ * times the float with the bits of t shifted left by 23.  exp2(0) = 1,
+ * exp2(-inf) = 0, exp2(x >= 127.5) = inf, NaN stays NaN; error below 1 ulp.
+ */
+
 /* ---------------------------------------------------------- KV tile layout */
 
 /*
@@ -86,14 +140,14 @@ enum { KV_F16 = 1, KV_F32 = 0 };
  * l = 0, o = 0.
  *
  * For each tile ascending, for each row, with visible keys
- * key0 + 64*i + t <= last[row] (a tile without visible keys is skipped):
+ * key0 + 64*i + t <= last[row] (a tile without visible keys leaves the row's
+ * state untouched):
  *   s[t]  = chain over c ascending of fmaf(q[c], k[t][c], s), from 0
  *   s[t]  = -inf where not visible
  *   mt    = max over t of s[t];  mn = max(m, mt)
  *   p[t]  = exp2(s[t] - mn);     a = exp2(m - mn)
- *   l     = fmaf(l, a, sum of p)   sum: 8 virtual lanes, lane j adds
- *                                  p[j], p[8+j], ... ascending; then
- *                                  ((0+4)+(2+6)) + ((1+5)+(3+7))
+ *   l     = fmaf(l, a, sum of p)   sum: lane j of 16 is ((p[j] + p[16+j])
+ *                                  + p[32+j]) + p[48+j]; then fold
  *   o[c]  = o[c] * a, then chain over t ascending of fmaf(p[t], v[t][c], o)
  *   m     = mn
  * q is already multiplied by log2(e) / sqrt(d_head).
@@ -149,7 +203,26 @@ struct kernels {
      * Generation phase and all logits: n_x <= ROWS_MAX tokens.  x is first
      * brought into the form its weight type wants: i16 per block of 32 for
      * quantized types, f32 as it is for F32, F16, BF16 and when exact.
-     * The result for a token does not depend on n_x.
+     * The result for a token does not depend on n_x.  xq is 64-byte aligned,
+     * xq_stride is rows_x_size, a multiple of 64; its layout belongs to the
+     * set that wrote it.
+     *
+     * F32, F16, BF16 and exact: dot32(w row, x, d_in).
+     * Otherwise, per block b of 32: amax = max |x|;
+     *   s = amax / 32767, q[i] = x[i] * (32767 / amax) to nearest even;
+     *   s = 0, q = 0 where amax < 2^-100; s = NaN, q = 0 where amax is
+     *   infinite or NaN;
+     * with w = f * u + o (u the unsigned stored integer, o the offset: m of
+     * Q4_1 and Q5_1, -8 * d of Q4_0, -16 * d of Q5_0, none for Q8_0, whose u
+     * is signed, -(dmin * mn) of Q4_K and Q5_K, -32 * f of Q6_K):
+     *   quad j of 8: n = sum of u[i] * q[i] over i = 4j .. 4j+3, exact;
+     *   acc[8 * (b % 2) + j] = fmaf((float)n, f * s, that), 16 lanes from 0;
+     *   off[b % 8] = fmaf(o, s * (float)(sum of q), that), 8 lanes from 0
+     *   (Q6_K: f of the half that quad j lies in; halves h of 16 with their
+     *   own sums: off[(2b + h) % 8]).
+     * y = fold of 8 lanes (acc[j] + acc[8 + j]) + off[j]; Q8_0: no off.
+     * ref: x is not quantized; |diff| <= sum |w| * s / 2 over the blocks
+     * + 1e-6 * sqrt(d_in) * sum |x * w|
      */
     size_t (*rows_x_size)(int type, int d_in, bool exact);    /* bytes */
     void   (*rows_x)(void *xq, const float *x, int type, int d_in,
@@ -158,7 +231,10 @@ struct kernels {
                    int n_x, const struct kmat *w, int row0, int row1,
                    bool exact);
 
-    /* y = x / sqrt(mean(x^2) + eps) * w, per row of d; y may be x */
+    /*
+     * y = x / sqrt(mean(x^2) + eps) * w, per row of d; y may be x:
+     *   r = 1 / sqrt(dot32(x, x, d) / d + eps),  y[i] = (x[i] * r) * w[i]
+     */
     void (*rmsnorm)(float *y, size_t ldy, const float *x, size_t ldx,
                     const float *w, int n_row, int d, float eps);
     /*
@@ -169,15 +245,19 @@ struct kernels {
      */
     void (*rope)(float *x, int n_head, int d_head, const float *cos,
                  const float *sin, float scale);
-    /* y[i] = g[i] / (1 + exp2(-g[i] * log2(e))) * u[i]; y may be g or u */
+    /*
+     * y[i] = g[i] / (1 + exp2(-g[i] * log2(e))) * u[i]; y may be g or u.
+     * exp2's argument is g[i] * (float)-log2(e).
+     */
     void (*swiglu)(float *y, const float *g, const float *u, size_t n);
     /* y[i] += x[i] */
     void (*add)(float *y, const float *x, size_t n);
 
     /*
      * Store one token's K and V of one head into slot t of a tile pair.
-     * Returns false when a value does not fit f16 (infinite or NaN);
-     * rounding is to nearest even.
+     * Returns false when a value does not fit (for f16: magnitude from 65520
+     * up; infinite, NaN); the slot's content is then unspecified.
+     * Rounding is to nearest even.
      */
     bool (*kv_store)(int kv_type, void *k_tile, void *v_tile, int t,
                      const float *k, const float *v, int d_head);
@@ -210,12 +290,15 @@ const struct kernels *kernels_at(int i, bool *usable);
 /*
  * cos and sin of pos * inv_freq[i] (the product rounded to f32, as
  * transformers computes it), times mscale, for i < half.  Own code, no libm:
- * the same bits on every machine, within 1 ulp of f32.
+ * the same bits on every machine, within 1 ulp of f32 for angles up to 2^20.
  */
 void rope_table(float *cos, float *sin, int32_t pos, const float *inv_freq,
                 int half, float mscale);
 
-/* f16 <-> f32, exact / round to nearest even; used outside hot loops. */
+/*
+ * f16 <-> f32, exact / round to nearest even; used outside hot loops.
+ * The same bits as the CPU's conversion; NaNs come out quiet.
+ */
 float    f16_to_f32(uint16_t h);
 uint16_t f32_to_f16(float f);
 float    bf16_to_f32(uint16_t h);

@@ -1,0 +1,110 @@
+/*
+ * attention_scalar.c - attention in the order of kernels.h.
+ *
+ * A tile is expanded to f32 into the scratch, keys and values as they lie,
+ * so the walk below follows the memory: 16 keys of one channel, 32 channels
+ * of one key.
+ */
+#include "kernels/scalar.h"
+
+enum { D_MAX = 512 };
+
+static const float *expand(float *out, int kv_type, const void *tile, int n)
+{
+    if (kv_type == KV_F32)
+        return tile;
+    for (int i = 0; i < n; i++)
+        out[i] = f16_to_f32(((const uint16_t *)tile)[i]);
+    return out;
+}
+
+static void scores(float s[KV_TILE], const float *q, const float *k,
+                   int d_head)
+{
+    for (int t = 0; t < KV_TILE; t += 16, k += 16 * d_head)
+        for (int j = 0; j < 16; j++) {
+            s[t + j] = 0.0f;
+            for (int c = 0; c < d_head; c++)
+                s[t + j] = fmaf(q[c], k[16 * c + j], s[t + j]);
+        }
+}
+
+static void values(float *o, const float p[KV_TILE], float a, const float *v,
+                   int d_head)
+{
+    for (int c = 0; c < d_head; c += 32, v += 32 * KV_TILE) {
+        int width = d_head - c < 32 ? d_head - c : 32;
+
+        for (int j = 0; j < width; j++) {
+            float acc = o[c + j] * a;
+
+            for (int t = 0; t < KV_TILE; t++)
+                acc = fmaf(p[t], v[width * t + j], acc);
+            o[c + j] = acc;
+        }
+    }
+}
+
+/* Scores to weights; returns the factor of the old state. */
+static float softmax(float s[KV_TILE], int n_key, float *m, float *l)
+{
+    float lane[16], mn = *m, a;
+
+    for (int t = 0; t < KV_TILE; t++) {
+        if (t >= n_key)
+            s[t] = -INFINITY;
+        if (s[t] > mn)
+            mn = s[t];
+    }
+    for (int t = 0; t < KV_TILE; t++)
+        s[t] = exp2_scalar(s[t] - mn);
+    for (int j = 0; j < 16; j++)
+        lane[j] = s[j] + s[16 + j] + s[32 + j] + s[48 + j];
+    a = exp2_scalar(*m - mn);
+    *l = fmaf(*l, a, fold_scalar(lane, 16));
+    *m = mn;
+    return a;
+}
+
+void attention_scalar(const struct attn_job *job)
+{
+    int d = job->d_head;
+
+    for (int i = 0; i < job->n_tile; i++) {
+        const float *k = expand(job->scratch, job->kv_type, job->k[i],
+                                d * KV_TILE);
+        const float *v = expand(job->scratch + D_MAX * KV_TILE, job->kv_type,
+                                job->v[i], d * KV_TILE);
+
+        for (int r = 0; r < job->n_row; r++) {
+            int64_t n = (int64_t)job->last[r] - job->key0 + 1 -
+                        (int64_t)KV_TILE * i;
+            float s[KV_TILE], a;
+
+            if (n <= 0)
+                continue;
+            scores(s, job->q + (size_t)r * job->ldq, k, d);
+            a = softmax(s, n < KV_TILE ? (int)n : KV_TILE, job->m + r,
+                        job->l + r);
+            values(job->o + (size_t)r * (size_t)d, s, a, v, d);
+        }
+    }
+}
+
+void attention_scalar_merge(float *m, float *l, float *o, const float *m2,
+                            const float *l2, const float *o2, int n_row,
+                            int d_head)
+{
+    for (int r = 0; r < n_row; r++, o += d_head, o2 += d_head) {
+        float mn = m2[r] > m[r] ? m2[r] : m[r], a, b;
+
+        if (m[r] == -INFINITY && m2[r] == -INFINITY)
+            continue;
+        a = exp2_scalar(m[r] - mn);
+        b = exp2_scalar(m2[r] - mn);
+        l[r] = fmaf(l[r], a, l2[r] * b);
+        for (int c = 0; c < d_head; c++)
+            o[c] = fmaf(o[c], a, o2[c] * b);
+        m[r] = mn;
+    }
+}
