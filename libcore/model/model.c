@@ -21,7 +21,6 @@
 #include "util/text.h"
 
 /* until their files arrive on main */
-#pragma weak model_open_dir
 #pragma weak tok_from_gguf
 #pragma weak tok_free
 #pragma weak cag_tokenizer_n_vocab
