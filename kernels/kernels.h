@@ -151,6 +151,7 @@ enum { KV_F16 = 1, KV_F32 = 0 };
  *   o[c]  = o[c] * a, then chain over t ascending of fmaf(p[t], v[t][c], o)
  *   m     = mn
  * q is already multiplied by log2(e) / sqrt(d_head).
+ * ref: |out - ref| <= 1e-6 * (1 + max |s|) * max |v|
  */
 struct attn_job {
     int                kv_type, d_head;
