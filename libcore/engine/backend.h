@@ -1,0 +1,109 @@
+/*
+ * backend.h - the table of operations a device fills; internal.
+ *
+ * The seam lies at whole forward passes, so that a device can keep weights,
+ * K and V and every intermediate where it computes: a session hands over
+ * rows (which timeline, which position, which id) and takes back logits.
+ * What a session knows about positions, limits and errors stays above the
+ * seam; what a device knows about memory and threads stays below it.
+ *
+ * A backend belongs to one engine and is called by one thread at a time.
+ * Structs of a device begin with the base struct of the same role.
+ */
+#ifndef ENGINE_BACKEND_H
+#define ENGINE_BACKEND_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <cag/session.h>
+
+#include "kvc/kvc_layout.h"
+#include "util/pool.h"
+
+struct backend_ops;
+struct backend {
+    const struct backend_ops *ops;
+    int max_row;             /* rows of one forward pass at most */
+};
+struct backend_prefix {      /* a cache's K and V on the device */
+    struct backend *backend;
+};
+struct backend_kv {          /* one timeline's K and V */
+    struct backend *backend;
+};
+
+/*
+ * The phase chooses the arithmetic, never the number of rows: prompt tokens
+ * use the f32 matrix product, generated tokens and all logits the row
+ * kernels.  Rows of a step may belong to one timeline or to many; rows of
+ * one timeline are adjacent and ascend by one position each.
+ */
+enum forward_phase { FORWARD_PROMPT, FORWARD_STEP };
+
+struct forward_row {
+    struct backend_kv *kv;
+    int32_t            pos, id;
+    float             *logits;    /* [n_vocab], or NULL: not wanted */
+};
+
+struct forward_req {
+    enum forward_phase        phase;
+    int                       n_row;     /* 1 .. max_row */
+    const struct forward_row *row;       /* rows that share a prefix adjoin */
+    /* Called between layers; false cancels.  May be NULL. */
+    bool                    (*progress)(void *ctx, int layer, int n_layer);
+    void                     *ctx;
+};
+
+struct backend_ops {
+    const char *name;                            /* "cpu" */
+    void (*free)(struct backend *b);
+    /* Names of the arithmetic; valid as long as the backend. */
+    const char *(*kernels)(const struct backend *b);
+    const char *(*numerics)(const struct backend *b);
+
+    /* The kvc's shape fits the model (checked above the seam). */
+    cag_status (*prefix_new)(struct backend *b, const cag_kvc *k,
+                             struct backend_prefix **out, cag_error *err);
+    void       (*prefix_free)(struct backend_prefix *p);
+    uint64_t   (*prefix_private_bytes)(const struct backend_prefix *p);
+    cag_status (*prefix_load)(struct backend_prefix *p, cag_error *err);
+
+    /* Room for positions up to max_tok, prefix included; p may be NULL. */
+    cag_status (*kv_new)(struct backend *b, struct backend_prefix *p,
+                         int max_tok, struct backend_kv **out,
+                         cag_error *err);
+    void       (*kv_free)(struct backend_kv *kv);
+    /* Forget every position from n_tok on, also those a failed pass left. */
+    void       (*kv_truncate)(struct backend_kv *kv, int n_tok);
+    cag_status (*kv_export)(const struct backend_kv *kv,
+                            const struct kvc_shape *shape, int layer,
+                            int chunk, uint8_t *dst, cag_error *err);
+    /* Positions 0 .. n_tok-1 of an empty timeline from an old cache. */
+    cag_status (*kv_import)(struct backend_kv *kv, const cag_kvc *k,
+                            int n_tok, cag_error *err);
+
+    /* K and V of all rows, and the logits asked for.  After an error the
+     * caller truncates the timelines it named. */
+    cag_status (*forward)(struct backend *b, const struct forward_req *req,
+                          cag_error *err);
+};
+
+struct backend_opts {
+    int           chunk;         /* rows of a prompt pass */
+    cag_precision precision;
+    bool          kv_f32;
+    struct pool  *pool;          /* borrowed, outlives the backend */
+};
+
+/*
+ * Open the device a user named: "auto", "cpu", "cuda" or "cuda:N".
+ * CAG_E_USAGE for any other text, CAG_E_UNSUPPORTED for a device this build
+ * cannot drive.
+ */
+cag_status backend_load(const char *device, const cag_model *m,
+                        const struct backend_opts *opts,
+                        struct backend **out, cag_error *err);
+
+#endif

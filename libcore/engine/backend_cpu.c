@@ -1,0 +1,303 @@
+/*
+ * backend_cpu.c - the CPU as a backend: its memory and its table.
+ *
+ * All scratch of a pass is one block, carved once when the engine is made
+ * for passes of max_row rows.  It is not touched before it is used, so a
+ * short question costs the memory of a short question.
+ */
+#include "engine/backend_cpu.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "engine/forward.h"
+#include "engine/kvcache.h"
+#include "util/error.h"
+#include "util/mem.h"
+
+/* Steps of at least this many rows take one pass, however small the chunk. */
+#define MIN_ROWS 64
+
+struct carve {
+    uint8_t *base;     /* NULL: only measure */
+    size_t   off;
+    bool     overflow;
+};
+
+/* n * m elements of size, 64-byte aligned */
+static void *carve(struct carve *cv, size_t n, size_t m, size_t size)
+{
+    size_t bytes, at = cv->off;
+
+    if (!mem_mul(&bytes, n, m) || !mem_mul(&bytes, bytes, size) ||
+        !mem_add(&bytes, bytes, 63) ||
+        !mem_add(&cv->off, cv->off, bytes & ~(size_t)63))
+        cv->overflow = true;
+    return cv->base != NULL ? cv->base + at : NULL;
+}
+
+/* Bytes of the inputs of any product, in the form it wants. */
+static size_t packed_bytes(const struct cpu *c)
+{
+    const struct model_config *cfg = c->cfg;
+    int width[3] = { cfg->d_model, c->d_q, cfg->d_ff };
+    size_t most = 0;
+
+    for (int i = 0; i < 3; i++) {
+        size_t n = c->k->gemm_pack_size(c->base.max_row, width[i]) *
+                   sizeof(float);
+        if (n > most)
+            most = n;
+        n = forward_xq_bound(c, width[i]) * (size_t)c->base.max_row;
+        if (n > most)
+            most = n;
+    }
+    return most;
+}
+
+static void carve_all(struct cpu *c, struct carve *cv)
+{
+    const struct model_config *cfg = c->cfg;
+    size_t n = (size_t)c->base.max_row, d = (size_t)cfg->d_head;
+    int n_thread = pool_size(c->pool);
+
+    c->x = carve(cv, n, (size_t)cfg->d_model, sizeof(float));
+    c->y = carve(cv, n, (size_t)cfg->d_model, sizeof(float));
+    c->h = carve(cv, n, (size_t)cfg->d_model, sizeof(float));
+    c->qkv = carve(cv, n, (size_t)c->d_qkv, sizeof(float));
+    c->q = carve(cv, n, (size_t)c->d_q, sizeof(float));
+    c->att = carve(cv, n, (size_t)c->d_q, sizeof(float));
+    c->gate = carve(cv, n, (size_t)cfg->d_ff, sizeof(float));
+    c->up = carve(cv, n, (size_t)cfg->d_ff, sizeof(float));
+    c->cos = carve(cv, n, d / 2, sizeof(float));
+    c->sin = carve(cv, n, d / 2, sizeof(float));
+    c->last = carve(cv, n, (size_t)c->group, sizeof(int32_t));
+    c->packed = carve(cv, packed_bytes(c), 1, 1);
+    c->thread = carve(cv, (size_t)n_thread, sizeof *c->thread, 1);
+    for (int i = 0; i < n_thread; i++) {
+        struct cpu_thread t;
+        t.gemm = carve(cv, GEMM_SCRATCH, 1, sizeof(float));
+        t.attn = carve(cv, ATTN_SCRATCH, 1, sizeof(float));
+        t.m = carve(cv, 2 * ATTN_ROWS, 1, sizeof(float));
+        t.l = carve(cv, 2 * ATTN_ROWS, 1, sizeof(float));
+        t.o = carve(cv, 2 * ATTN_ROWS, d, sizeof(float));
+        t.slice = carve(cv, ROWS_MAX, HEAD_SLICE, sizeof(float));
+        if (cv->base != NULL)
+            c->thread[i] = t;
+    }
+}
+
+cag_status cpu_reserve_step(struct cpu *c, int n_row, int n_span,
+                            cag_error *err)
+{
+    size_t n, width = (size_t)c->cfg->d_head + 2;
+    size_t items = (size_t)n_row * (size_t)n_span;
+
+    if (items < (size_t)c->base.max_row)
+        items = (size_t)c->base.max_row;    /* a prompt's blocks */
+    if (items > INT32_MAX || !mem_mul(&n, items, (size_t)c->cfg->n_head))
+        return cag_fail_nomem(err, "attention states");
+    if (items > (size_t)c->cap_item) {
+        struct attn_item *it = mem_alloc_array(items, sizeof *it);
+        if (it == NULL)
+            return cag_fail_nomem(err, "attention items");
+        mem_free(c->item);
+        c->item = it;
+        c->cap_item = (int)items;
+    }
+    n = (size_t)n_row * (size_t)n_span * (size_t)c->cfg->n_head;
+    if (n > c->cap_state) {
+        size_t bytes;
+        float *s = NULL;
+        if (mem_mul(&bytes, n, width * sizeof *s))
+            s = mem_alloc_aligned(64, bytes);
+        if (s == NULL)
+            return cag_fail_nomem(err, "attention states");
+        mem_free(c->state);
+        c->state = s;
+        c->cap_state = n;
+    }
+    return CAG_OK;
+}
+
+/* ------------------------------------------------------------- the table */
+
+static struct cpu *cpu_of(struct backend *b)
+{
+    return (struct cpu *)b;
+}
+
+static void cpu_free(struct backend *b)
+{
+    struct cpu *c = cpu_of(b);
+
+    if (c == NULL)
+        return;
+    mem_free(c->scratch);
+    mem_free(c->item);
+    mem_free(c->state);
+    mem_free(c);
+}
+
+static const char *cpu_kernels(const struct backend *b)
+{
+    return ((const struct cpu *)b)->k->name;
+}
+
+static const char *cpu_numerics(const struct backend *b)
+{
+    return ((const struct cpu *)b)->k->numerics;
+}
+
+static cag_status cpu_prefix_new(struct backend *b, const cag_kvc *k,
+                                 struct backend_prefix **out, cag_error *err)
+{
+    return prefix_new(b, k, cpu_of(b)->kv_type == KV_F32, cpu_of(b)->pool,
+                      out, err);
+}
+
+static cag_status cpu_kv_new(struct backend *b, struct backend_prefix *p,
+                             int max_tok, struct backend_kv **out,
+                             cag_error *err)
+{
+    struct cpu *c = cpu_of(b);
+    struct kvcache *kv;
+    int n_row = c->n_kvcache + 1;
+    cag_status st;
+
+    if (n_row > b->max_row)
+        n_row = b->max_row;
+    st = cpu_reserve_step(c, n_row, (max_tok + KV_SPAN - 1) / KV_SPAN, err);
+    if (st != CAG_OK)
+        return st;
+    st = kvcache_new(b, (struct prefix *)p, c->cfg->n_layer,
+                     c->cfg->n_kv_head, c->cfg->d_head, c->kv_type, max_tok,
+                     &kv, err);
+    if (st != CAG_OK)
+        return st;
+    c->n_kvcache++;
+    *out = &kv->base;
+    return CAG_OK;
+}
+
+static void cpu_kv_free(struct backend_kv *kv)
+{
+    if (kv == NULL)
+        return;
+    cpu_of(kv->backend)->n_kvcache--;
+    kvcache_free((struct kvcache *)kv);
+}
+
+static void cpu_kv_truncate(struct backend_kv *kv, int n_tok)
+{
+    kvcache_truncate((struct kvcache *)kv, n_tok);
+}
+
+static cag_status cpu_kv_export(const struct backend_kv *kv,
+                                const struct kvc_shape *shape, int layer,
+                                int chunk, uint8_t *dst, cag_error *err)
+{
+    return kvcache_export((const struct kvcache *)kv, shape, layer, chunk,
+                          dst, err);
+}
+
+static cag_status cpu_kv_import(struct backend_kv *kv, const cag_kvc *k,
+                                int n_tok, cag_error *err)
+{
+    return kvcache_import((struct kvcache *)kv, k, n_tok,
+                          cpu_of(kv->backend)->pool, err);
+}
+
+static cag_status cpu_forward(struct backend *b,
+                              const struct forward_req *req, cag_error *err)
+{
+    return forward(cpu_of(b), req, err);
+}
+
+static const struct backend_ops cpu_ops = {
+    .name = "cpu",
+    .free = cpu_free,
+    .kernels = cpu_kernels,
+    .numerics = cpu_numerics,
+    .prefix_new = cpu_prefix_new,
+    .prefix_free = prefix_free,
+    .prefix_private_bytes = prefix_private_bytes,
+    .prefix_load = prefix_load,
+    .kv_new = cpu_kv_new,
+    .kv_free = cpu_kv_free,
+    .kv_truncate = cpu_kv_truncate,
+    .kv_export = cpu_kv_export,
+    .kv_import = cpu_kv_import,
+    .forward = cpu_forward,
+};
+
+static cag_status check_model(const cag_model *m, cag_error *err)
+{
+    const struct model_config *cfg = &m->config;
+
+    if (m->weights.layer == NULL)
+        return cag_fail(err, CAG_E_USAGE, m->info.path, -1,
+                        "the model was opened without its weights");
+    if (cfg->d_head % 8 != 0)
+        return cag_fail(err, CAG_E_UNSUPPORTED, m->info.path, -1,
+                        "head size %d, expected a multiple of 8",
+                        cfg->d_head);
+    if (cfg->n_head / cfg->n_kv_head > ATTN_ROWS)
+        return cag_fail(err, CAG_E_UNSUPPORTED, m->info.path, -1,
+                        "%d query heads share one KV head, expected at most "
+                        "%d",
+                        cfg->n_head / cfg->n_kv_head, ATTN_ROWS);
+    return CAG_OK;
+}
+
+cag_status cpu_new(const cag_model *m, const struct backend_opts *opts,
+                   struct backend **out, cag_error *err)
+{
+    const struct model_config *cfg = &m->config;
+    struct carve cv = { NULL, 0, false };
+    const char *why = NULL;
+    const struct kernels *k = kernels_get(&why);
+    struct cpu *c;
+    cag_status st;
+
+    if (k == NULL)
+        return cag_fail(err, CAG_E_UNSUPPORTED, NULL, -1, "%s", why);
+    st = check_model(m, err);
+    if (st != CAG_OK)
+        return st;
+    c = mem_zalloc(sizeof *c);
+    if (c == NULL)
+        return cag_fail_nomem(err, "engine");
+    c->base.ops = &cpu_ops;
+    c->base.max_row = opts->chunk > MIN_ROWS ? opts->chunk : MIN_ROWS;
+    c->k = k;
+    c->cfg = cfg;
+    c->w = &m->weights;
+    c->pool = opts->pool;
+    c->exact = opts->precision == CAG_PRECISION_EXACT;
+    c->kv_type = opts->kv_f32 ? KV_F32 : KV_F16;
+    c->group = cfg->n_head / cfg->n_kv_head;
+    c->d_q = cfg->n_head * cfg->d_head;
+    c->d_kv = cfg->n_kv_head * cfg->d_head;
+    c->d_qkv = c->d_q + 2 * c->d_kv;
+    c->q_scale = (float)(1.4426950408889634 / sqrt((double)cfg->d_head));
+
+    carve_all(c, &cv);
+    if (!cv.overflow)
+        c->scratch = mem_alloc_aligned(64, cv.off);
+    if (c->scratch == NULL) {
+        st = cag_fail_nomem(err, "scratch of the engine");
+        goto out;
+    }
+    cv.base = c->scratch;
+    cv.off = 0;
+    carve_all(c, &cv);
+    st = cpu_reserve_step(c, 1, 1, err);
+out:
+    if (st != CAG_OK) {
+        cpu_free(&c->base);
+        return st;
+    }
+    *out = &c->base;
+    return CAG_OK;
+}

@@ -1,0 +1,142 @@
+/*
+ * engine.c - a model, threads and a device put together; and the prefix, a
+ * cache seen by that device.
+ */
+#include "engine/engine.h"
+
+#include "kvc/kvc_read.h"
+#include "util/error.h"
+#include "util/mem.h"
+
+#define DEFAULT_CHUNK 512
+#define MAX_CHUNK 65536
+
+cag_status cag_engine_new(const cag_model *m, const cag_engine_opts *opts,
+                          cag_engine **out, cag_error *err)
+{
+    static const cag_engine_opts defaults;
+    const cag_engine_opts *o = opts != NULL ? opts : &defaults;
+    struct backend_opts bo = { o->chunk, o->precision, o->kv_f32, NULL };
+    cag_engine *e;
+    cag_status st;
+
+    if (o->chunk < 0 || o->chunk > MAX_CHUNK || o->n_thread < 0)
+        return cag_fail(err, CAG_E_USAGE, NULL, -1,
+                        "chunk %d and %d threads, expected 0..%d and 0 or "
+                        "more",
+                        o->chunk, o->n_thread, MAX_CHUNK);
+    e = mem_zalloc(sizeof *e);
+    if (e == NULL)
+        return cag_fail_nomem(err, "engine");
+    e->model = m;
+    e->chunk = o->chunk != 0 ? o->chunk : DEFAULT_CHUNK;
+    bo.chunk = e->chunk;
+    st = pool_new(&e->pool, o->n_thread, err);
+    if (st != CAG_OK)
+        goto out;
+    bo.pool = e->pool;
+    st = backend_load(o->device, m, &bo, &e->backend, err);
+    if (st != CAG_OK)
+        goto out;
+    e->row = mem_alloc_array((size_t)e->backend->max_row, sizeof *e->row);
+    if (e->row == NULL)
+        st = cag_fail_nomem(err, "engine");
+out:
+    if (st != CAG_OK) {
+        cag_engine_free(e);
+        return st;
+    }
+    *out = e;
+    return CAG_OK;
+}
+
+void cag_engine_free(cag_engine *e)
+{
+    if (e == NULL)
+        return;
+    mem_free(e->row);
+    if (e->backend != NULL)
+        e->backend->ops->free(e->backend);
+    pool_free(e->pool);
+    mem_free(e);
+}
+
+int cag_engine_n_thread(const cag_engine *e)
+{
+    return pool_size(e->pool);
+}
+
+const char *cag_engine_kernels(const cag_engine *e)
+{
+    return e->backend->ops->kernels(e->backend);
+}
+
+const char *cag_engine_numerics(const cag_engine *e)
+{
+    return e->backend->ops->numerics(e->backend);
+}
+
+const char *cag_engine_device(const cag_engine *e)
+{
+    return e->backend->ops->name;
+}
+
+void cag_engine_set_progress(cag_engine *e, cag_progress_fn fn, void *ctx)
+{
+    e->progress = fn;
+    e->progress_ctx = ctx;
+}
+
+struct pool *engine_pool(cag_engine *e)
+{
+    return e->pool;
+}
+
+/* ------------------------------------------------------------------ prefix */
+
+cag_status cag_prefix_new(cag_engine *e, const cag_kvc *k, cag_prefix **out,
+                          cag_error *err)
+{
+    const struct kvc_shape *s = kvc_get_shape(k);
+    const struct model_config *c = &e->model->config;
+    cag_prefix *p;
+    cag_status st;
+
+    if (s->n_layer != c->n_layer || s->n_kv_head != c->n_kv_head ||
+        s->d_head != c->d_head)
+        return cag_fail(err, CAG_E_MISMATCH, cag_kvc_get_info(k)->path, -1,
+                        "the cache is %d layers x %d KV heads x %d, the "
+                        "model %d x %d x %d",
+                        s->n_layer, s->n_kv_head, s->d_head, c->n_layer,
+                        c->n_kv_head, c->d_head);
+    p = mem_zalloc(sizeof *p);
+    if (p == NULL)
+        return cag_fail_nomem(err, "prefix");
+    p->engine = e;
+    p->n_tok = s->n_tok;
+    st = e->backend->ops->prefix_new(e->backend, k, &p->impl, err);
+    if (st != CAG_OK) {
+        mem_free(p);
+        return st;
+    }
+    *out = p;
+    return CAG_OK;
+}
+
+void cag_prefix_free(cag_prefix *p)
+{
+    if (p == NULL)
+        return;
+    p->engine->backend->ops->prefix_free(p->impl);
+    mem_free(p);
+}
+
+uint64_t cag_prefix_private_bytes(const cag_prefix *p)
+{
+    return p->engine->backend->ops->prefix_private_bytes(p->impl);
+}
+
+cag_status cag_prefix_load(cag_prefix *p, cag_error *err)
+{
+    return p->engine->backend->ops->prefix_load(p->impl, err);
+}

@@ -1,0 +1,16 @@
+/*
+ * forward.h - one pass of the transformer on the CPU.
+ */
+#ifndef ENGINE_FORWARD_H
+#define ENGINE_FORWARD_H
+
+#include "engine/backend_cpu.h"
+
+/* See backend.h, forward.  Allocates nothing once its size is reserved. */
+cag_status forward(struct cpu *c, const struct forward_req *req,
+                   cag_error *err);
+
+/* Bytes of one row of d_in values in every form a product may ask for. */
+size_t forward_xq_bound(const struct cpu *c, int d_in);
+
+#endif

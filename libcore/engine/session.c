@@ -1,0 +1,313 @@
+/*
+ * session.c - one timeline: how long it is, and what may be appended.
+ *
+ * Positions, limits and the promise that a failed call leaves the length it
+ * found are kept here; the arithmetic is the backend's.  A prompt goes down
+ * in passes of at most engine->chunk rows, a step in passes of one row a
+ * session; how the rows are cut never changes a result.
+ */
+#include "engine/session.h"
+
+#include <stdlib.h>
+
+#include "engine/engine.h"
+#include "util/error.h"
+#include "util/mem.h"
+
+struct cag_session {
+    cag_engine        *engine;
+    cag_prefix        *prefix;      /* or NULL */
+    struct backend_kv *kv;
+    int                n_tok, max_tok;
+    float             *logits;      /* [n_vocab] */
+    uint64_t           stamp;       /* of the last step it was part of */
+};
+
+static const struct backend_ops *ops_of(const cag_session *s)
+{
+    return s->engine->backend->ops;
+}
+
+static cag_status check_room(const cag_engine *e, const cag_prefix *prefix,
+                             int max_tok, cag_error *err)
+{
+    const struct model_config *c = &e->model->config;
+
+    if (max_tok < 1)
+        return cag_fail(err, CAG_E_USAGE, NULL, -1,
+                        "a session of %d tokens, expected at least 1",
+                        max_tok);
+    if (prefix != NULL && max_tok < prefix->n_tok)
+        return cag_fail(err, CAG_E_LIMIT, NULL, -1,
+                        "a session of %d tokens cannot hold a cache of %d",
+                        max_tok, prefix->n_tok);
+    if (max_tok > c->n_ctx)
+        return cag_fail(err, CAG_E_LIMIT, NULL, -1,
+                        "a session of %d tokens, but the model's context is "
+                        "%d",
+                        max_tok, c->n_ctx);
+    if (c->window > 0 && max_tok > c->window)
+        return cag_fail(err, CAG_E_UNSUPPORTED, NULL, -1,
+                        "a session of %d tokens is longer than the model's "
+                        "sliding window of %d, which is not supported",
+                        max_tok, c->window);
+    return CAG_OK;
+}
+
+cag_status cag_session_new(cag_engine *e, cag_prefix *prefix, int max_tok,
+                           cag_session **out, cag_error *err)
+{
+    cag_status st = check_room(e, prefix, max_tok, err);
+    cag_session *s;
+
+    if (st != CAG_OK)
+        return st;
+    if (prefix != NULL && prefix->engine != e)
+        return cag_fail(err, CAG_E_USAGE, NULL, -1,
+                        "the prefix belongs to another engine");
+    s = mem_zalloc(sizeof *s);
+    if (s == NULL)
+        return cag_fail_nomem(err, "session");
+    s->engine = e;
+    s->prefix = prefix;
+    s->max_tok = max_tok;
+    s->n_tok = prefix != NULL ? prefix->n_tok : 0;
+    s->logits = mem_alloc_array((size_t)e->model->config.n_vocab,
+                                sizeof *s->logits);
+    if (s->logits == NULL)
+        st = cag_fail_nomem(err, "logits");
+    else
+        st = ops_of(s)->kv_new(e->backend,
+                               prefix != NULL ? prefix->impl : NULL, max_tok,
+                               &s->kv, err);
+    if (st != CAG_OK) {
+        cag_session_free(s);
+        return st;
+    }
+    *out = s;
+    return CAG_OK;
+}
+
+void cag_session_free(cag_session *s)
+{
+    if (s == NULL)
+        return;
+    ops_of(s)->kv_free(s->kv);
+    mem_free(s->logits);
+    mem_free(s);
+}
+
+int cag_session_n_tok(const cag_session *s)
+{
+    return s->n_tok;
+}
+
+cag_status cag_session_truncate(cag_session *s, int n_tok, cag_error *err)
+{
+    int least = s->prefix != NULL ? s->prefix->n_tok : 0;
+
+    if (n_tok < least || n_tok > s->n_tok)
+        return cag_fail(err, CAG_E_USAGE, NULL, -1,
+                        "cannot truncate to %d tokens, expected %d..%d",
+                        n_tok, least, s->n_tok);
+    ops_of(s)->kv_truncate(s->kv, n_tok);
+    s->n_tok = n_tok;
+    return CAG_OK;
+}
+
+static cag_status check_id(const cag_session *s, int32_t id, cag_error *err)
+{
+    int n = s->engine->model->config.n_vocab;
+
+    if (id >= 0 && id < n)
+        return CAG_OK;
+    return cag_fail(err, CAG_E_USAGE, NULL, -1,
+                    "token id %d, expected 0..%d", (int)id, n - 1);
+}
+
+static cag_status check_append(const cag_session *s, int n, cag_error *err)
+{
+    if (n <= s->max_tok - s->n_tok)
+        return CAG_OK;
+    return cag_fail(err, CAG_E_LIMIT, NULL, -1,
+                    "%d more tokens do not fit: %d of %d are used", n,
+                    s->n_tok, s->max_tok);
+}
+
+/* ----------------------------------------------------------------- prefill */
+
+struct prefill_progress {
+    const cag_engine *e;
+    int               done, chunk, total;
+};
+
+/* Tokens done, with a share of the running chunk for its finished layers. */
+static bool prefill_progress(void *ctx, int layer, int n_layer)
+{
+    const struct prefill_progress *p = ctx;
+    uint64_t part = (uint64_t)p->chunk * (uint64_t)layer / (uint64_t)n_layer;
+
+    return p->e->progress(p->e->progress_ctx, "prefill",
+                          (uint64_t)p->done + part, (uint64_t)p->total);
+}
+
+static cag_status prefill(cag_session *s, const int32_t *ids, int n_ids,
+                          float *logits, cag_error *err)
+{
+    cag_engine *e = s->engine;
+    struct prefill_progress progress = { e, 0, 0, n_ids };
+    struct forward_req req = { FORWARD_PROMPT, 0, e->row, NULL, NULL };
+
+    if (e->progress != NULL) {
+        req.progress = prefill_progress;
+        req.ctx = &progress;
+    }
+    for (int i = 0; i < n_ids; i += req.n_row) {
+        req.n_row = n_ids - i < e->chunk ? n_ids - i : e->chunk;
+        for (int r = 0; r < req.n_row; r++)
+            e->row[r] = (struct forward_row){ s->kv, s->n_tok + i + r,
+                                              ids[i + r], NULL };
+        if (i + req.n_row == n_ids)
+            e->row[req.n_row - 1].logits = logits;
+        progress.done = i;
+        progress.chunk = req.n_row;
+        cag_status st = e->backend->ops->forward(e->backend, &req, err);
+        if (st != CAG_OK)
+            return st;
+    }
+    if (e->progress != NULL)
+        e->progress(e->progress_ctx, "prefill", (uint64_t)n_ids,
+                    (uint64_t)n_ids);
+    return CAG_OK;
+}
+
+cag_status cag_session_prefill(cag_session *s, const int32_t *ids, int n_ids,
+                               const float **logits, cag_error *err)
+{
+    cag_status st = CAG_OK;
+
+    if (n_ids < 1)
+        return cag_fail(err, CAG_E_USAGE, NULL, -1,
+                        "%d token ids, expected at least 1", n_ids);
+    for (int i = 0; st == CAG_OK && i < n_ids; i++)
+        st = check_id(s, ids[i], err);
+    if (st == CAG_OK)
+        st = check_append(s, n_ids, err);
+    if (st != CAG_OK)
+        return st;
+    st = prefill(s, ids, n_ids, logits != NULL ? s->logits : NULL, err);
+    if (st != CAG_OK) {
+        ops_of(s)->kv_truncate(s->kv, s->n_tok);
+        return st;
+    }
+    s->n_tok += n_ids;
+    if (logits != NULL)
+        *logits = s->logits;
+    return CAG_OK;
+}
+
+/* -------------------------------------------------------------------- step */
+
+static cag_status check_step(cag_session *const *s, const int32_t *id, int n,
+                             cag_error *err)
+{
+    cag_status st = CAG_OK;
+
+    if (n < 1)
+        return cag_fail(err, CAG_E_USAGE, NULL, -1,
+                        "a step of %d sessions, expected at least 1", n);
+    uint64_t stamp = ++s[0]->engine->stamp;
+    for (int i = 0; st == CAG_OK && i < n; i++) {
+        if (s[i]->engine != s[0]->engine)
+            return cag_fail(err, CAG_E_USAGE, NULL, -1,
+                            "the sessions of a step belong to different "
+                            "engines");
+        if (s[i]->stamp == stamp)
+            return cag_fail(err, CAG_E_USAGE, NULL, -1,
+                            "a session appears twice in one step");
+        s[i]->stamp = stamp;
+        st = check_id(s[i], id[i], err);
+        if (st == CAG_OK)
+            st = check_append(s[i], 1, err);
+    }
+    return st;
+}
+
+/*
+ * Rows of sessions [i0, i1), those of one prefix side by side.  Quadratic in
+ * the number of prefixes, which is one or two.
+ */
+static void step_rows(cag_engine *e, cag_session *const *s, const int32_t *id,
+                      int i0, int i1)
+{
+    int n = 0;
+
+    for (int i = i0; i < i1; i++) {
+        bool first = true;
+        for (int j = i0; j < i && first; j++)
+            first = s[j]->prefix != s[i]->prefix;
+        for (int j = i; first && j < i1; j++)
+            if (s[j]->prefix == s[i]->prefix)
+                e->row[n++] = (struct forward_row){ s[j]->kv, s[j]->n_tok,
+                                                    id[j], s[j]->logits };
+    }
+}
+
+cag_status cag_session_step(cag_session *const *s, const int32_t *id, int n,
+                            const float **logits, cag_error *err)
+{
+    cag_status st = check_step(s, id, n, err);
+
+    if (st != CAG_OK)
+        return st;
+    cag_engine *e = s[0]->engine;
+    struct forward_req req = { FORWARD_STEP, 0, e->row, NULL, NULL };
+    for (int i = 0; st == CAG_OK && i < n; i += req.n_row) {
+        req.n_row = n - i < e->backend->max_row ? n - i
+                                                : e->backend->max_row;
+        step_rows(e, s, id, i, i + req.n_row);
+        st = e->backend->ops->forward(e->backend, &req, err);
+    }
+    for (int i = 0; i < n; i++) {
+        if (st != CAG_OK) {
+            ops_of(s[i])->kv_truncate(s[i]->kv, s[i]->n_tok);
+            continue;
+        }
+        s[i]->n_tok++;
+        logits[i] = s[i]->logits;
+    }
+    return st;
+}
+
+/* --------------------------------------------------------- export, import */
+
+cag_status session_export_chunk(const cag_session *s,
+                                const struct kvc_shape *shape, int layer,
+                                int chunk, uint8_t *dst, cag_error *err)
+{
+    if (shape->n_tok > s->n_tok || layer < 0 || layer >= shape->n_layer ||
+        chunk < 0 || chunk >= kvc_n_chunk(shape))
+        return cag_fail(err, CAG_E_USAGE, NULL, -1,
+                        "chunk %d of layer %d of %d tokens asked of a "
+                        "session of %d",
+                        chunk, layer, shape->n_tok, s->n_tok);
+    return ops_of(s)->kv_export(s->kv, shape, layer, chunk, dst, err);
+}
+
+cag_status session_import(cag_session *s, const cag_kvc *k, int n_tok,
+                          cag_error *err)
+{
+    if (s->n_tok != 0 || s->prefix != NULL || n_tok < 1)
+        return cag_fail(err, CAG_E_USAGE, NULL, -1,
+                        "import of %d tokens into a session of %d", n_tok,
+                        s->n_tok);
+    cag_status st = check_append(s, n_tok, err);
+    if (st == CAG_OK)
+        st = ops_of(s)->kv_import(s->kv, k, n_tok, err);
+    if (st != CAG_OK) {
+        ops_of(s)->kv_truncate(s->kv, 0);
+        return st;
+    }
+    s->n_tok = n_tok;
+    return CAG_OK;
+}
