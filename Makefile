@@ -68,7 +68,7 @@ $(B)/obj/%.o: %.c
 	$(Q)$(CC) $(CAG_CFLAGS) $(CPPFLAGS) $(CFLAGS) $(OPT) $(SAN) $(ISA) $(DEFS) -MMD -MP -c -o $@ $<
 
 # the git id is only in one object, rebuilt when it changes
-$(B)/obj/cmd/opt.o: DEFS = -DCAG_GIT_ID='"$(GIT_ID)"'
+$(B)/obj/cmd/opt_help.o: DEFS = -DCAG_GIT_ID='"$(GIT_ID)"'
 
 $(B)/libcag.a: $(LIB_OBJ)
 	$(say) AR $@
@@ -78,10 +78,14 @@ $(B)/cag-%: $(B)/obj/cmd/cag-%.o $(CMD_OBJ) $(B)/libcag.a
 	$(say) LD $@
 	$(Q)$(CC) $(CFLAGS) $(SAN) $(LDFLAGS) -o $@ $^ $(CORE_LIBS) $(LIBS_$(@F))
 
+# the tests of cmd/ see its objects, but no program's main
+$(B)/tests/unit/test_opt $(B)/tests/unit/test_ui: $(CMD_OBJ)
+
 $(B)/tests/%: $(B)/obj/tests/%.o $(B)/libcag.a
 	@mkdir -p $(@D)
 	$(say) LD $@
-	$(Q)$(CC) $(CFLAGS) $(SAN) $(LDFLAGS) -o $@ $^ -lcmocka $(CORE_LIBS)
+	$(Q)$(CC) $(CFLAGS) $(SAN) $(LDFLAGS) -o $@ $(filter %.o,$^) \
+	    $(filter %.a,$^) -lcmocka $(CORE_LIBS)
 
 tests: $(UNIT_BIN) ## build the test programs
 

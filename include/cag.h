@@ -14,6 +14,7 @@
 
 #define CAG_VERSION "0.1.0"
 
+#include <cag/backend.h>
 #include <cag/error.h>
 #include <cag/kvc.h>
 #include <cag/model.h>

@@ -58,6 +58,13 @@ typedef struct cag_error {
 /* The enumerator's name without prefix, in lower case: "format".  Static. */
 CAG_API const char *cag_status_name(cag_status status);
 
+/*
+ * Unlink the temporaries of all files being written.  Async-signal-safe: a
+ * program calls it in a signal handler before it dies (the library installs
+ * none).  What is not removed, the next run for the same target removes.
+ */
+CAG_API void cag_emergency_cleanup(void);
+
 #ifdef __cplusplus
 }
 #endif

@@ -113,6 +113,11 @@ void file_out_emergency(void)
     errno = keep;
 }
 
+void cag_emergency_cleanup(void)
+{
+    file_out_emergency();
+}
+
 /* --- names ----------------------------------------------------------------*/
 
 static const char *base_name(const char *path)

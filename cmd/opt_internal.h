@@ -1,0 +1,13 @@
+/*
+ * opt_internal.h - shared by opt.c and opt_help.c.
+ */
+#ifndef CMD_OPT_INTERNAL_H
+#define CMD_OPT_INTERNAL_H
+
+#include "cmd/opt.h"
+#include "cmd/ui_internal.h"
+
+void opt_print_help(const opt_usage *u);
+void opt_print_version(const opt_usage *u);
+
+#endif

@@ -1,0 +1,19 @@
+/*
+ * ui_internal.h - shared by the ui_*.c files.
+ */
+#ifndef CMD_UI_INTERNAL_H
+#define CMD_UI_INTERNAL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* snprintf that returns the length really written */
+int ui_format(char *out, size_t size, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+bool ui_stderr_is_smart(void);     /* a terminal, and not a dumb one         */
+void ui_start_signals(void);
+void ui_end_by_signal(void);       /* returns only if none was caught        */
+void ui_report_progress(void);     /* one line; async-signal-safe            */
+
+#endif

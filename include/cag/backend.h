@@ -1,0 +1,25 @@
+/*
+ * backend.h - what this build and this machine can compute with.
+ */
+#ifndef CAG_BACKEND_H
+#define CAG_BACKEND_H
+
+#include <cag/error.h>
+#include <stdbool.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Kernel set i of this build ("scalar", "avx2", ...), NULL past the end.
+ * usable: this CPU runs it; chosen: sessions on the CPU use it.  Either may
+ * be NULL.  With a wrong CAG_KERNELS none is chosen. */
+CAG_API const char *cag_kernels_at(int i, bool *usable, bool *chosen);
+
+/* Backend i of this build ("cpu"), NULL past the end. */
+CAG_API const char *cag_backend_at(int i);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
