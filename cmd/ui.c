@@ -17,6 +17,8 @@
 
 #include "cmd/ui_internal.h"
 
+static int stdout_sys;     /* errno of a flush of stdout that failed */
+
 struct ui ui = { .tool = "cag" };
 const char *const ui_when[] = { "auto", "always", "never", NULL };
 
@@ -146,7 +148,8 @@ static void say(const char *colour, const char *label, const char *text)
     bool on = colour && coloured();
 
     ui_progress_end();
-    fflush(stdout);          /* on a terminal the order is what happened */
+    if (fflush(stdout) != 0) /* on a terminal the order is what happened */
+        stdout_sys = errno;
     fprintf(stderr, "%s%s:%s %s%s\n", on ? colour : "", ui.tool,
             on ? "\033[0m" : "", label, text);
 }
@@ -278,19 +281,19 @@ int ui_fail(cag_status status, const char *file, const char *fmt, ...)
 int ui_close_stdout(int status)
 {
     bool bad = ferror(stdout) != 0;
-    int sys = bad ? EIO : 0;
 
     ui_progress_end();
-    if (fflush(stdout) != 0 || (!bad && close(1) != 0 && errno != EBADF)) {
-        sys = errno;
+    if (fflush(stdout) != 0 || (!bad && close(1) != 0)) {
+        stdout_sys = errno;
         bad = true;
     }
     ui_end_by_signal();
     if (!bad)
         return status;
-    if (sys != EPIPE)
-        ui_fail(CAG_E_IO, "(standard output)", "cannot write: %s",
-                strerror(sys));
+    /* stdio may have met the error earlier without telling which */
+    if (stdout_sys != EPIPE)
+        ui_fail(CAG_E_IO, "(standard output)", "cannot write%s%s",
+                stdout_sys ? ": " : "", stdout_sys ? strerror(stdout_sys) : "");
     return UI_IOERR;
 }
 
