@@ -1,0 +1,665 @@
+/*
+ * tok_build.c - collect a vocabulary, write it as a blob.
+ *
+ * Whatever the source spells, a token is stored as the bytes it stands for:
+ * GPT-2's letters for bytes are bytes again, SentencePiece's U+2581 is a
+ * space.  Then encoding and decoding need no tables of letters, and one
+ * search serves both families.  Spelling is injective, so merges can be
+ * looked up by the decoded text.
+ */
+#include "tokenizer/tok_build.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "util/mem.h"
+#include "util/text.h"
+
+#define TOK_MODEL     256u    /* builder only: the model's own token */
+#define MAX_TEXT      4096u   /* bytes of one model token            */
+#define SPACE_MARK    "\xe2\x96\x81"
+
+/* Bytes that GPT-2's alphabet leaves as they are; the others are moved to
+ * U+0100 and up, in order. */
+static bool is_plain_letter(int c)
+{
+    return (c >= 33 && c <= 126) || (c >= 161 && c <= 172) ||
+           (c >= 174 && c <= 255);
+}
+
+void tok_build_init(struct tok_build *b, const char *file)
+{
+    int next = 256;
+    memset(b, 0, sizeof *b);
+    b->file = file;
+    b->bos = b->unk = -1;
+    for (int i = 0; i < 512; i++)
+        b->letter[i] = -1;
+    for (int c = 0; c < 256; c++)
+        b->letter[is_plain_letter(c) ? c : next++] = (int16_t)c;
+}
+
+void tok_build_release(struct tok_build *b)
+{
+    buf_free(&b->bytes);
+    buf_free(&b->pattern);
+    mem_free(b->token);
+    mem_free(b->slot);
+    mem_free(b->merge);
+    mem_free(b->added);
+}
+
+/* Room for n items in *p. */
+static bool reserve(void **p, size_t *cap, size_t n, size_t item)
+{
+    size_t want = *cap ? *cap : 256, bytes;
+    void *q;
+    if (n <= *cap)
+        return true;
+    while (want < n)
+        want *= 2;
+    if (!mem_mul(&bytes, want, item))
+        return false;
+    q = mem_realloc(*p, bytes);
+    if (!q)
+        return false;
+    *p = q;
+    *cap = want;
+    return true;
+}
+
+/* Decode a spelling, appending to out; false if no text can produce it,
+ * then what was appended is the spelling itself. */
+static bool decode(const struct tok_build *b, const char *s, size_t n,
+                   struct buf *out)
+{
+    size_t start = out->size;
+    if (b->flags & TOK_F_BYTE_LEVEL) {
+        for (size_t i = 0; i < n;) {
+            uint32_t cp;
+            i += (size_t)utf8_decode(s + i, n - i, &cp);
+            if (cp >= 512 || b->letter[cp] < 0)
+                goto raw;
+            buf_char(out, (char)b->letter[cp]);
+        }
+        return true;
+    }
+    if (!(b->flags & TOK_F_SPACE_MARK)) {
+        buf_add(out, s, n);
+        return true;
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (s[i] == ' ')
+            goto raw;
+        if (n - i >= 3 && memcmp(s + i, SPACE_MARK, 3) == 0) {
+            buf_char(out, ' ');
+            i += 2;
+        } else {
+            buf_char(out, s[i]);
+        }
+    }
+    return true;
+raw:
+    buf_truncate(out, start);
+    buf_add(out, s, n);
+    return false;
+}
+
+/* "<0x0A>" -> 10, else -1 */
+static int byte_of(const char *s, size_t n)
+{
+    static const char hex[] = "0123456789ABCDEF";
+    if (n != 6 || memcmp(s, "<0x", 3) != 0 || s[5] != '>')
+        return -1;
+    const char *h = memchr(hex, s[3], 16), *l = memchr(hex, s[4], 16);
+    return h && l ? (int)((h - hex) * 16 + (l - hex)) : -1;
+}
+
+static cag_status new_id(struct tok_build *b, int64_t id, cag_error *err)
+{
+    void *p = b->token;
+    if (id < 0 || id >= TOK_MAX_VOCAB)
+        return cag_fail(err, CAG_E_FORMAT, b->file, -1,
+                        "token id %lld, expected 0..%u", (long long)id,
+                        TOK_MAX_VOCAB - 1);
+    if ((size_t)id < b->n_token)
+        return CAG_OK;
+    if (!reserve(&p, &b->cap_token, (size_t)id + 1, sizeof *b->token))
+        return cag_fail_nomem(err, "vocabulary");
+    b->token = p;
+    memset(b->token + b->n_token, 0,
+           ((size_t)id + 1 - b->n_token) * sizeof *b->token);
+    b->n_token = (size_t)id + 1;
+    return CAG_OK;
+}
+
+cag_status tok_build_token(struct tok_build *b, int64_t id, const char *s,
+                           size_t n, uint32_t flags, cag_error *err)
+{
+    struct tok_build_token *t;
+    cag_status st = new_id(b, id, err);
+    int byte;
+
+    if (st)
+        return st;
+    if (n > MAX_TEXT)
+        return cag_fail(err, CAG_E_FORMAT, b->file, -1,
+                        "token %lld has %zu bytes, at most %u are expected",
+                        (long long)id, n, MAX_TEXT);
+    t = &b->token[id];
+    if (t->flags & TOK_SET)
+        return cag_fail(err, CAG_E_FORMAT, b->file, -1,
+                        "two tokens have the id %lld", (long long)id);
+    if (b->bytes.size > UINT32_MAX - MAX_TEXT)
+        return cag_fail(err, CAG_E_LIMIT, b->file, -1,
+                        "the vocabulary's texts exceed 4 GiB");
+    t->off = (uint32_t)b->bytes.size;
+    t->flags = flags | TOK_SET | TOK_MODEL;
+    byte = flags & TOK_BYTE ? byte_of(s, n) : 0;
+    if (byte < 0)
+        return cag_fail(err, CAG_E_FORMAT, b->file, -1,
+                        "byte token %lld is not spelled <0xNN>",
+                        (long long)id);
+    if (flags & TOK_BYTE)
+        buf_char(&b->bytes, (char)byte);
+    else if (flags & TOK_RAW)
+        buf_add(&b->bytes, s, n);
+    else if (!decode(b, s, n, &b->bytes))
+        t->flags |= TOK_RAW;
+    t->size = (uint32_t)(b->bytes.size - t->off);
+    return buf_failed(&b->bytes) ? cag_fail_nomem(err, "vocabulary") : CAG_OK;
+}
+
+static bool is_blank(const char *s, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!strchr(" \t\r\n", s[i]) || s[i] == 0)
+            return false;
+    return n > 0;
+}
+
+cag_status tok_build_added(struct tok_build *b, int64_t id, const char *s,
+                           size_t n, bool special, uint32_t flags,
+                           cag_error *err)
+{
+    void *p = b->added;
+    struct tok_build_token *t;
+    cag_status st = new_id(b, id, err);
+    struct buf plain = BUF_INIT;
+
+    if (st)
+        return st;
+    if (n == 0 || n > MAX_TEXT || b->n_added >= TOK_MAX_ADDED)
+        return cag_fail(err, CAG_E_FORMAT, b->file, -1,
+                        "added token %lld has %zu bytes, expected 1..%u",
+                        (long long)id, n, MAX_TEXT);
+    t = &b->token[id];
+    if (t->flags & TOK_ADDED)
+        return cag_fail(err, CAG_E_FORMAT, b->file, -1,
+                        "two added tokens have the id %lld", (long long)id);
+    if (t->flags & TOK_SET) {      /* it is in the model too: same text? */
+        bool same;
+        decode(b, s, n, &plain);
+        if (buf_failed(&plain)) {
+            buf_free(&plain);
+            return cag_fail_nomem(err, "added token");
+        }
+        same = t->size == plain.size &&
+               memcmp(b->bytes.data + t->off, plain.data, plain.size) == 0;
+        if (!same)
+            same = t->size == n && memcmp(b->bytes.data + t->off, s, n) == 0;
+        buf_free(&plain);
+        if (!same)
+            return cag_fail(err, CAG_E_FORMAT, b->file, -1,
+                            "added token %lld has another text in the "
+                            "vocabulary", (long long)id);
+    }
+    if (!reserve(&p, &b->cap_added, b->n_added + 1, sizeof *b->added))
+        return cag_fail_nomem(err, "added tokens");
+    b->added = p;
+    if (!special && is_blank(s, n))
+        flags |= TOK_A_PLAIN;
+    b->added[b->n_added].id = (uint32_t)id;
+    b->added[b->n_added++].flags = flags;
+    /* matched literally, so stored literally; a model token that is spelled
+     * otherwise can then no longer be the result of a lookup by its text */
+    if (!(t->flags & TOK_SET) || t->size != n ||
+        memcmp(b->bytes.data + t->off, s, n) != 0) {
+        t->off = (uint32_t)b->bytes.size;
+        t->size = (uint32_t)n;
+        t->flags = 0;
+        buf_add(&b->bytes, s, n);
+    }
+    t->flags |= TOK_SET | TOK_ADDED | (special ? TOK_SPECIAL : 0);
+    t->flags &= ~TOK_BYTE;
+    return buf_failed(&b->bytes) ? cag_fail_nomem(err, "vocabulary") : CAG_OK;
+}
+
+static bool text_is(const struct tok_build *b, uint32_t id, const char *s,
+                    size_t n)
+{
+    const struct tok_build_token *t = &b->token[id];
+    return t->size == n && memcmp(b->bytes.data + t->off, s, n) == 0;
+}
+
+/* Merging works on tokens that the model spells and text can produce. */
+static bool can_merge(const struct tok_build_token *t)
+{
+    return (t->flags & TOK_MODEL) && !(t->flags & (TOK_RAW | TOK_BYTE)) &&
+           t->size > 0;
+}
+
+/* What a lookup of plain text may find: no control token ever, and no added
+ * token of several characters. */
+static bool can_find(const struct tok_build *b, uint32_t id)
+{
+    const struct tok_build_token *t = &b->token[id];
+    uint32_t cp;
+    if (!can_merge(t) || t->flags & TOK_SPECIAL)
+        return false;
+    if (!(t->flags & TOK_ADDED))
+        return true;
+    return utf8_decode(b->bytes.data + t->off, t->size, &cp) == (int)t->size;
+}
+
+cag_status tok_build_index(struct tok_build *b, cag_error *err)
+{
+    b->n_slot = b->n_token * 2 + 1;
+    b->slot = mem_alloc_array(b->n_slot, sizeof *b->slot);
+    if (!b->slot)
+        return cag_fail_nomem(err, "vocabulary");
+    memset(b->slot, 0xff, b->n_slot * sizeof *b->slot);
+    for (uint32_t id = 0; id < b->n_token; id++) {
+        const struct tok_build_token *t = &b->token[id];
+        const char *s = b->bytes.data + t->off;
+        if (!can_merge(t) || tok_build_find(b, s, t->size) >= 0)
+            continue;
+        size_t i = xxh3_64(s, t->size) % b->n_slot;
+        while (b->slot[i] != TOK_EMPTY)
+            i = i + 1 == b->n_slot ? 0 : i + 1;
+        b->slot[i] = id;
+    }
+    return CAG_OK;
+}
+
+int32_t tok_build_find(const struct tok_build *b, const char *s, size_t n)
+{
+    size_t i = xxh3_64(s, n) % b->n_slot;
+    while (b->slot[i] != TOK_EMPTY) {
+        if (text_is(b, b->slot[i], s, n))
+            return (int32_t)b->slot[i];
+        i = i + 1 == b->n_slot ? 0 : i + 1;
+    }
+    return -1;
+}
+
+cag_status tok_build_add_merge(struct tok_build *b, uint32_t left,
+                               uint32_t right, uint32_t rank, uint32_t result,
+                               cag_error *err)
+{
+    void *p = b->merge;
+    if (b->n_merge >= 0x10000000)
+        return cag_fail(err, CAG_E_LIMIT, b->file, -1, "too many merges");
+    if (!reserve(&p, &b->cap_merge, b->n_merge + 1, sizeof *b->merge))
+        return cag_fail_nomem(err, "merges");
+    b->merge = p;
+    b->merge[b->n_merge++] = (struct tok_build_merge){ left, right, rank,
+                                                       result };
+    return CAG_OK;
+}
+
+cag_status tok_build_merge(struct tok_build *b, const char *left, size_t nl,
+                           const char *right, size_t nr, cag_error *err)
+{
+    struct buf text = BUF_INIT;
+    cag_status st = CAG_OK;
+    int32_t l, r, whole;
+    size_t cut;
+    bool ok = decode(b, left, nl, &text);
+
+    cut = text.size;
+    ok = decode(b, right, nr, &text) && ok;
+    if (buf_failed(&text)) {
+        st = cag_fail_nomem(err, "merges");
+        goto out;
+    }
+    l = ok ? tok_build_find(b, text.data, cut) : -1;
+    r = ok ? tok_build_find(b, text.data + cut, text.size - cut) : -1;
+    whole = ok ? tok_build_find(b, text.data, text.size) : -1;
+    if (l < 0 || r < 0 || whole < 0)
+        st = cag_fail(err, CAG_E_FORMAT, b->file, -1,
+                      "merge %zu (\"%.*s\" + \"%.*s\") has no token in the "
+                      "vocabulary", b->n_merge, (int)(nl < 60 ? nl : 60), left,
+                      (int)(nr < 60 ? nr : 60), right);
+    else
+        st = tok_build_add_merge(b, (uint32_t)l, (uint32_t)r,
+                                 (uint32_t)b->n_merge, (uint32_t)whole, err);
+out:
+    buf_free(&text);
+    return st;
+}
+
+/* ---- merges out of scores ------------------------------------------------ */
+
+struct scored { float score; uint32_t id; };
+
+static int by_score(const void *pa, const void *pb)
+{
+    const struct scored *a = pa, *b = pb;
+    if (a->score != b->score)
+        return a->score > b->score ? -1 : 1;
+    return (a->id > b->id) - (a->id < b->id);
+}
+
+/* Every way to put token id together from two others. */
+static cag_status merges_into(struct tok_build *b, uint32_t id, uint32_t rank,
+                              cag_error *err)
+{
+    const struct tok_build_token *t = &b->token[id];
+    const char *s = b->bytes.data + t->off;
+    cag_status st = CAG_OK;
+
+    for (size_t i = 1; !st && i < t->size; i++) {
+        if (((unsigned char)s[i] & 0xC0) == 0x80)
+            continue;
+        int32_t l = tok_build_find(b, s, i);
+        int32_t r = l < 0 ? -1 : tok_build_find(b, s + i, t->size - i);
+        if (r >= 0 && can_find(b, (uint32_t)l) && can_find(b, (uint32_t)r))
+            st = tok_build_add_merge(b, (uint32_t)l, (uint32_t)r, rank, id,
+                                     err);
+    }
+    return st;
+}
+
+cag_status tok_build_merges_of_scores(struct tok_build *b, const float *score,
+                                      size_t n, cag_error *err)
+{
+    struct scored *order = mem_alloc_array(n, sizeof *order);
+    size_t m = 0;
+    uint32_t rank = 0;
+    cag_status st = CAG_OK;
+
+    if (!order)
+        return cag_fail_nomem(err, "scores");
+    for (uint32_t id = 0; id < n; id++) {
+        if (isnan(score[id])) {
+            st = cag_fail(err, CAG_E_FORMAT, b->file, -1,
+                          "score of token %u is not a number", id);
+            goto out;
+        }
+        if (can_find(b, id))
+            order[m++] = (struct scored){ score[id], id };
+    }
+    qsort(order, m, sizeof *order, by_score);
+    for (size_t i = 0; !st && i < m; i++) {
+        /* equal scores have equal rank: then the leftmost pair goes first */
+        if (i > 0 && order[i].score != order[i - 1].score)
+            rank++;
+        st = merges_into(b, order[i].id, rank, err);
+    }
+out:
+    mem_free(order);
+    return st;
+}
+
+/* ---- small parts ---------------------------------------------------------- */
+
+cag_status tok_build_step(struct tok_build *b, int kind, const char *pattern,
+                          size_t n, cag_error *err)
+{
+    if (b->n_step >= PRETOK_MAX_STEP || n > PRETOK_MAX_PATTERN)
+        return cag_fail(err, CAG_E_UNSUPPORTED, b->file, -1,
+                        "pre-tokenizer with more than %d steps, or a pattern "
+                        "of more than %d bytes", PRETOK_MAX_STEP,
+                        PRETOK_MAX_PATTERN);
+    b->step[b->n_step].kind = (uint32_t)kind;
+    b->step[b->n_step].off = (uint32_t)b->pattern.size;
+    b->step[b->n_step++].size = (uint32_t)n;
+    buf_add(&b->pattern, pattern, n);
+    return buf_failed(&b->pattern) ? cag_fail_nomem(err, "pre-tokenizer")
+                                   : CAG_OK;
+}
+
+cag_status tok_build_eos(struct tok_build *b, int64_t id, cag_error *err)
+{
+    if (id < 0 || (size_t)id >= b->n_token ||
+        !(b->token[id].flags & TOK_SET))
+        return cag_fail(err, CAG_E_FORMAT, b->file, -1,
+                        "end token %lld is not in the vocabulary",
+                        (long long)id);
+    for (size_t i = 0; i < b->n_eos; i++)
+        if (b->eos[i] == (int32_t)id)
+            return CAG_OK;
+    if (b->n_eos == TOK_MAX_IDS)
+        return cag_fail(err, CAG_E_UNSUPPORTED, b->file, -1,
+                        "more than %u end tokens", TOK_MAX_IDS);
+    b->eos[b->n_eos++] = (int32_t)id;
+    return CAG_OK;
+}
+
+/* ---- writing --------------------------------------------------------------- */
+
+static void put32(struct buf *out, uint32_t v)
+{
+    uint8_t p[4];
+    rd_put32(p, v);
+    buf_add(out, p, 4);
+}
+
+/* May text be cut before every space that follows a non-space? */
+static bool can_cut_words(const struct tok_build *b)
+{
+    if (b->flags & (TOK_F_BYTE_LEVEL | TOK_F_IGNORE_MERGES) ||
+        !(b->flags & TOK_F_SPACE_MARK) || tok_build_find(b, " ", 1) < 0)
+        return false;
+    for (uint32_t id = 0; id < b->n_token; id++) {
+        const struct tok_build_token *t = &b->token[id];
+        const char *s = b->bytes.data + t->off;
+        if (!can_merge(t))
+            continue;
+        for (size_t i = 1; i < t->size; i++)
+            if (s[i] == ' ' && s[i - 1] != ' ')
+                return false;
+    }
+    return true;
+}
+
+/* Open hash of slots of item words; returns the longest probe. */
+static uint32_t hash_put(uint32_t *table, uint32_t slots, uint32_t item,
+                         uint32_t hash, const uint32_t *value, uint32_t probe)
+{
+    uint32_t i = tok_slot(hash, slots), k = 0;
+    while (table[(size_t)i * item] != TOK_EMPTY) {
+        bool same = item == 4 && table[(size_t)i * 4] == value[0] &&
+                    table[(size_t)i * 4 + 1] == value[1];
+        if (same)          /* the same pair again: the later rank holds */
+            break;
+        i = i + 1 == slots ? 0 : i + 1;
+        k++;
+    }
+    memcpy(table + (size_t)i * item, value, item * sizeof *value);
+    return k > probe ? k : probe;
+}
+
+struct tables {
+    uint32_t *vocab, *merge;
+    uint32_t  vocab_slots, vocab_probe, merge_slots, merge_probe;
+};
+
+static cag_status make_tables(const struct tok_build *b, struct tables *x,
+                              cag_error *err)
+{
+    size_t n = 0;
+    for (uint32_t id = 0; id < b->n_token; id++)
+        n += can_find(b, id);
+    x->vocab_slots = (uint32_t)(n + n / 2 + 1);
+    x->merge_slots = (uint32_t)(b->n_merge ? b->n_merge + b->n_merge / 3 + 1
+                                           : 0);
+    x->vocab = mem_alloc_array(x->vocab_slots, 4);
+    x->merge = mem_alloc_array(x->merge_slots, 16);
+    if (!x->vocab || !x->merge)
+        return cag_fail_nomem(err, "vocabulary");
+    memset(x->vocab, 0xff, (size_t)x->vocab_slots * 4);
+    memset(x->merge, 0xff, (size_t)x->merge_slots * 16);
+    for (uint32_t id = 0; id < b->n_token; id++) {
+        const struct tok_build_token *t = &b->token[id];
+        const char *s = b->bytes.data + t->off;
+        if (can_find(b, id) && tok_build_find(b, s, t->size) == (int32_t)id)
+            x->vocab_probe = hash_put(x->vocab, x->vocab_slots, 1,
+                                      (uint32_t)(xxh3_64(s, t->size) >> 32),
+                                      &id, x->vocab_probe);
+    }
+    for (size_t i = 0; i < b->n_merge; i++) {
+        const struct tok_build_merge *m = &b->merge[i];
+        const uint32_t v[4] = { m->left, m->right, m->rank, m->result };
+        if (!(b->token[m->result].flags & TOK_SPECIAL))
+            x->merge_probe = hash_put(x->merge, x->merge_slots, 4,
+                                      tok_pair_hash(m->left, m->right), v,
+                                      x->merge_probe);
+    }
+    if (x->vocab_probe > TOK_MAX_PROBE || x->merge_probe > TOK_MAX_PROBE)
+        return cag_fail(err, CAG_E_LIMIT, b->file, -1,
+                        "the vocabulary cannot be hashed");
+    return CAG_OK;
+}
+
+static void put_words(struct buf *out, const uint32_t *w, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        put32(out, w[i]);
+}
+
+static void put_bytes_table(const struct tok_build *b, struct buf *out)
+{
+    int32_t byte[256];
+    for (int c = 0; c < 256; c++) {
+        char s = (char)c;
+        byte[c] = -1;
+        if (b->flags & TOK_F_BYTE_LEVEL) {
+            byte[c] = tok_build_find(b, &s, 1);
+            if (byte[c] >= 0 && !can_find(b, (uint32_t)byte[c]))
+                byte[c] = -1;
+        }
+    }
+    if (b->flags & TOK_F_BYTE_FALLBACK)
+        for (uint32_t id = 0; id < b->n_token; id++)
+            if (b->token[id].flags & TOK_BYTE)
+                byte[(unsigned char)b->bytes.data[b->token[id].off]] =
+                    (int32_t)id;
+    for (int c = 0; c < 256; c++)
+        put32(out, (uint32_t)byte[c]);
+}
+
+static void put_section(const struct tok_build *b, const struct tables *x,
+                        int section, struct buf *out)
+{
+    uint32_t off = 0;
+    switch (section) {
+    case TOK_S_OFF:
+        for (size_t i = 0; i < b->n_token; off += b->token[i++].size)
+            put32(out, off);
+        put32(out, off);
+        break;
+    case TOK_S_FLAG:
+        for (size_t i = 0; i < b->n_token; i++)
+            buf_char(out, (char)(b->token[i].flags & 255u));
+        break;
+    case TOK_S_BYTES:
+        for (size_t i = 0; i < b->n_token; i++)
+            buf_add(out, b->bytes.data + b->token[i].off, b->token[i].size);
+        break;
+    case TOK_S_VOCAB:
+        put_words(out, x->vocab, x->vocab_slots);
+        break;
+    case TOK_S_MERGE:
+        put_words(out, x->merge, (size_t)x->merge_slots * 4);
+        break;
+    case TOK_S_BYTE:
+        put_bytes_table(b, out);
+        break;
+    case TOK_S_ADDED:
+        for (size_t i = 0; i < b->n_added; i++) {
+            put32(out, b->added[i].id);
+            put32(out, b->added[i].flags);
+        }
+        break;
+    case TOK_S_STEP:
+        for (size_t i = 0; i < b->n_step; i++) {
+            put32(out, b->step[i].kind);
+            put32(out, b->step[i].off);
+            put32(out, b->step[i].size);
+            put32(out, 0);
+        }
+        break;
+    case TOK_S_TEXT:
+        buf_add(out, b->pattern.data, b->pattern.size);
+        break;
+    default:
+        for (size_t i = 0; i < b->n_prefix; i++)
+            put32(out, (uint32_t)b->prefix[i]);
+        for (size_t i = 0; i < b->n_eos; i++)
+            put32(out, (uint32_t)b->eos[i]);
+    }
+}
+
+static void put_head(const struct tok_build *b, const struct tables *x,
+                     uint32_t flags, uint8_t *h)
+{
+    memcpy(h, TOK_MAGIC, 8);
+    rd_put32(h + 8, TOK_VERSION);
+    rd_put32(h + 12, flags);
+    rd_put32(h + 24, (uint32_t)b->n_token);
+    rd_put32(h + 28, (uint32_t)b->n_added);
+    rd_put32(h + 32, (uint32_t)b->n_step);
+    rd_put32(h + 36, x->vocab_slots);
+    rd_put32(h + 40, x->vocab_probe);
+    rd_put32(h + 44, x->merge_slots);
+    rd_put32(h + 48, x->merge_probe);
+    rd_put32(h + 52, (uint32_t)b->n_prefix);
+    rd_put32(h + 56, (uint32_t)b->n_eos);
+    rd_put32(h + 60, (uint32_t)b->bos);
+    rd_put32(h + 64, (uint32_t)b->unk);
+    rd_put32(h + 68, b->prepend);
+}
+
+cag_status tok_build_finish(struct tok_build *b, cag_tokenizer **out,
+                            cag_error *err)
+{
+    struct buf blob = BUF_INIT;
+    struct tables x = { NULL, NULL, 0, 0, 0, 0 };
+    uint8_t head[TOK_HEAD_SIZE] = { 0 };
+    cag_status st;
+    char *data;
+    size_t size;
+
+    if (b->n_token == 0)
+        return cag_fail(err, CAG_E_FORMAT, b->file, -1,
+                        "the vocabulary is empty");
+    st = make_tables(b, &x, err);
+    if (st)
+        goto out;
+    put_head(b, &x, b->flags | (can_cut_words(b) ? TOK_F_WORD_CUT : 0), head);
+    buf_add(&blob, head, sizeof head);
+    for (int i = 0; i < TOK_N_SECTION; i++) {
+        while (blob.size % 8 && !buf_failed(&blob))
+            buf_char(&blob, 0);
+        rd_put64(head + 80 + 16 * i, blob.size);
+        size = blob.size;
+        put_section(b, &x, i, &blob);
+        rd_put64(head + 88 + 16 * i, blob.size - size);
+    }
+    rd_put64(head + 16, blob.size);
+    if (buf_failed(&blob)) {
+        st = cag_fail_nomem(err, "compiled tokenizer");
+        goto out;
+    }
+    memcpy(blob.data, head, sizeof head);
+    data = buf_detach(&blob, &size);
+    st = tok_from_heap(data, size, b->file, out, err);
+out:
+    mem_free(x.vocab);
+    mem_free(x.merge);
+    buf_free(&blob);
+    return st;
+}
