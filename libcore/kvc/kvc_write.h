@@ -78,13 +78,16 @@ struct kvc_desc {
     cag_status (*chunk)(void *ctx, int layer, int chunk, uint8_t *dst,
                         cag_error *err);
     void          *ctx;
+    /* NULL, or 64 hex digits: another content id is CAG_E_CORRUPT and no
+     * file is made */
+    const char    *expect_content_id;
     /* called from the caller's thread with bytes of raw KV done */
     cag_progress_fn progress; void *progress_ctx;        /* may be NULL     */
 };
 
 /*
  * Write the file.  mode -1: the existing file's, else 0600 & ~umask.
- * Memory: three raw chunks per thread of the pool.  After an error no file
+ * Memory: four raw chunks per thread of the pool.  After an error no file
  * was created and an old one is untouched.  Errors: CAG_E_USAGE (the desc is
  * not what the list above says; the message names the member), CAG_E_LIMIT,
  * IO, CREATE, NOMEM, CANCELLED, and whatever chunk returns.
