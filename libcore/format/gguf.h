@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "util/error.h"
+#include "util/file.h"
 
 /* Weight types, numbered as in GGUF; also used for safetensors data. */
 enum gguf_type {
@@ -60,6 +61,8 @@ cag_status gguf_parse(const void *data, size_t size, const char *name,
 void       gguf_close(struct gguf *g);
 
 const char *gguf_path(const struct gguf *g);
+/* What stat said when it was mapped; zeros after gguf_parse. */
+const struct file_id *gguf_file_id(const struct gguf *g);
 size_t gguf_n_kv(const struct gguf *g);
 const struct gguf_kv *gguf_kv_at(const struct gguf *g, size_t i);
 size_t gguf_n_tensor(const struct gguf *g);

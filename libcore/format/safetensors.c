@@ -553,3 +553,8 @@ const char *st_file(const struct st *s, size_t i)
 {
     return i < s->n_shard ? s->shard[i].name : NULL;
 }
+
+const struct file_id *st_file_id(const struct st *s, size_t i)
+{
+    return i < s->n_shard ? &s->shard[i].map.id : NULL;
+}

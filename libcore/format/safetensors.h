@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "util/error.h"
+#include "util/file.h"
 
 struct st_tensor {
     const char    *name;        /* owned by the reader */
@@ -37,5 +38,7 @@ const struct st_tensor *st_find(const struct st *s, const char *name);
 /* The files behind it, in C order of their names. */
 size_t      st_n_file(const struct st *s);
 const char *st_file(const struct st *s, size_t i);
+/* What stat said when it was mapped; zeros after st_parse. */
+const struct file_id *st_file_id(const struct st *s, size_t i);
 
 #endif
