@@ -20,11 +20,6 @@
 #include "util/mem.h"
 #include "util/text.h"
 
-/* until their files arrive on main */
-#pragma weak tok_from_gguf
-#pragma weak tok_free
-#pragma weak cag_tokenizer_n_vocab
-
 void cag_free(void *p)
 {
     mem_free(p);
