@@ -5,9 +5,11 @@
  * invalid UTF-8 is CAG_E_FORMAT with the byte's offset.
  *
  * Text from sources and questions can never become a control token: only
- * pieces marked CAG_TEXT_TEMPLATE are searched for special tokens.  All
- * pieces between two special tokens are tokenized as one text, so a border
- * between pieces changes nothing.
+ * pieces marked CAG_TEXT_TEMPLATE are searched for added tokens, special or
+ * not (<think> and <tool_call> steer a model as well).  Added tokens of
+ * white space alone are text and found everywhere.  All pieces between two
+ * added tokens are tokenized as one text, so a border between pieces changes
+ * nothing.
  */
 #ifndef CAG_TOKENIZER_H
 #define CAG_TOKENIZER_H
@@ -61,7 +63,12 @@ CAG_API void cag_ids_free(cag_ids *ids);
  */
 CAG_API const char *cag_token_bytes(const cag_tokenizer *t, int32_t id,
                                     bool special, size_t *size);
-/* Text of n ids: heap string, NUL-terminated; *size may be NULL. */
+/*
+ * Text of n ids: heap string, NUL-terminated; size may be NULL.  The space
+ * that an SPM tokenizer puts in front is taken off.  The bytes are the
+ * tokens' own: ids that end inside a character give a partial character.
+ * An id outside the vocabulary is CAG_E_USAGE.
+ */
 CAG_API cag_status cag_decode(const cag_tokenizer *t, const int32_t *id,
                               size_t n, bool special, char **text,
                               size_t *size, cag_error *err);

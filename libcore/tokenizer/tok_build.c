@@ -106,8 +106,7 @@ raw:
     return false;
 }
 
-/* "<0x0A>" -> 10, else -1 */
-static int byte_of(const char *s, size_t n)
+int tok_build_byte(const char *s, size_t n)
 {
     static const char hex[] = "0123456789ABCDEF";
     if (n != 6 || memcmp(s, "<0x", 3) != 0 || s[5] != '>')
@@ -156,7 +155,7 @@ cag_status tok_build_token(struct tok_build *b, int64_t id, const char *s,
                         "the vocabulary's texts exceed 4 GiB");
     t->off = (uint32_t)b->bytes.size;
     t->flags = flags | TOK_SET | TOK_MODEL;
-    byte = flags & TOK_BYTE ? byte_of(s, n) : 0;
+    byte = flags & TOK_BYTE ? tok_build_byte(s, n) : 0;
     if (byte < 0)
         return cag_fail(err, CAG_E_FORMAT, b->file, -1,
                         "byte token %lld is not spelled <0xNN>",

@@ -42,6 +42,8 @@ void tok_build_release(struct tok_build *b);
  * tokenizer's kind (b->flags).  A second text for one id is refused. */
 cag_status tok_build_token(struct tok_build *b, int64_t id, const char *s,
                            size_t n, uint32_t flags, cag_error *err);
+/* "<0x0A>" -> 10, -1 if it is not so spelled: the text of a TOK_BYTE token. */
+int        tok_build_byte(const char *s, size_t n);
 /* A token matched as a whole; its text is taken literally. */
 cag_status tok_build_added(struct tok_build *b, int64_t id, const char *s,
                            size_t n, bool special, uint32_t flags,

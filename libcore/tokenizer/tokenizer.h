@@ -18,6 +18,9 @@
 /* From a model directory: tokenizer.json (+ tokenizer_config.json,
  * generation_config.json, config.json for bos/eos, where present). */
 cag_status tok_from_dir(const char *dir, cag_tokenizer **out, cag_error *err);
+/* From the text of a tokenizer.json alone; name is for messages. */
+cag_status tok_from_json(const char *text, size_t n, const char *name,
+                         cag_tokenizer **out, cag_error *err);
 /* From the tokenizer.ggml.* keys. */
 cag_status tok_from_gguf(const struct gguf *g, cag_tokenizer **out,
                          cag_error *err);
