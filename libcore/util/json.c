@@ -97,8 +97,44 @@ static size_t feed(void *buffer, size_t size, void *ctx)
     return n;
 }
 
-cag_status jv_parse(const char *text, size_t n, const char *file, jv **out,
-                    cag_error *err)
+/* Copy text with ".0" behind every integer of more than 18 digits; false if
+ * there is none. */
+static bool widen(const char *text, size_t n, struct buf *out)
+{
+    size_t done = 0;
+    bool in_string = false;
+
+    for (size_t i = 0; i < n; i++) {
+        size_t digits = i;
+        if (text[i] == '"')
+            in_string = !in_string;
+        if (in_string && text[i] == '\\') {
+            i++;
+            continue;
+        }
+        while (!in_string && digits < n && text[digits] >= '0' &&
+               text[digits] <= '9')
+            digits++;
+        if (digits == i)
+            continue;
+        /* fraction and exponent have digits, too */
+        size_t b = i > 1 && text[i - 1] == '-' ? i - 1 : i;
+        bool whole = (b == 0 || !strchr(".eE+", text[b - 1])) &&
+                     (digits == n || !strchr(".eE", text[digits]));
+        if (whole && digits - i > 18) {
+            buf_add(out, text + done, digits - done);
+            buf_str(out, ".0");
+            done = digits;
+        }
+        i = digits - 1;
+    }
+    if (done)
+        buf_add(out, text + done, n - done);
+    return done > 0;
+}
+
+static cag_status parse(const char *text, size_t n, const char *file,
+                        bool retry, jv **out, cag_error *err)
 {
     struct input in = { text ? text : "", n };
     json_error_t e;
@@ -125,12 +161,30 @@ cag_status jv_parse(const char *text, size_t n, const char *file, jv **out,
     tls.cap = 0;
     if (failed || (!v && json_error_code(&e) == json_error_out_of_memory))
         return cag_fail_nomem(err, "JSON");
+    if (!v && retry && json_error_code(&e) == json_error_numeric_overflow) {
+        struct buf wide = BUF_INIT;
+        bool changed = widen(text, n, &wide);
+        cag_status st = CAG_OK;
+        if (changed)
+            st = buf_failed(&wide) ? cag_fail_nomem(err, "JSON")
+                                   : parse(wide.data, wide.size, file, false,
+                                           out, err);
+        buf_free(&wide);
+        if (changed)
+            return st;
+    }
     if (!v)
         return cag_fail_at(err, CAG_E_FORMAT, file, e.line > 0 ? e.line : 1,
                            e.column > 0 ? e.column : 1, "invalid JSON: %s",
                            e.text);
     *out = made(v);
     return CAG_OK;
+}
+
+cag_status jv_parse(const char *text, size_t n, const char *file, jv **out,
+                    cag_error *err)
+{
+    return parse(text, n, file, true, out, err);
 }
 
 cag_status jv_parse_file(const char *path, size_t max_bytes, jv **out,

@@ -3,7 +3,8 @@
  *
  * The prefix is jv_ because jansson's own symbols begin with json_.
  * Reading: duplicate keys, bad UTF-8, trailing bytes are refused; \u0000 is
- * allowed.  Errors give file, line and column.  Getters never fail hard:
+ * allowed.  An integer beyond 64 bits is a real (transformers writes
+ * model_max_length as 10^30).  Errors give file, line and column.  Getters never fail hard:
  * a missing key or another type gives the default, unless a jv_need_*
  * function is used, which fills err with the key's path.
  * Writing: jv_dump keeps the insertion order; jv_dump_canonical sorts keys
