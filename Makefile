@@ -18,10 +18,15 @@ say     = $(if $(filter 1,$(V)),@:,@printf '  %-7s %s\n')
 
 B       := build/$(MODE)
 VERSION := $(shell sed -n 's/^.define CAG_VERSION "\(.*\)"/\1/p' include/cag.h)
-GIT_ID  := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
+GIT_ID  := $(shell (git describe --always --dirty || echo unknown) 2>/dev/null)
 
 WARN = -Wall -Wextra -Wpedantic -Wshadow -Wvla -Wstrict-prototypes \
        -Wmissing-prototypes -Wwrite-strings -Wcast-qual
+ifeq ($(MODE),fuzz)
+ifeq ($(origin CC),default)
+CC = clang
+endif
+endif
 CFLAGS ?= -O2 -g
 CAG_CFLAGS = -std=c11 -D_GNU_SOURCE -ffp-contract=off -fvisibility=hidden \
              -fPIC -pthread $(WARN) $(WERROR) -Iinclude -Ilibcore -I.
@@ -30,6 +35,9 @@ SAN = -fsanitize=address,undefined -fno-sanitize-recover=undefined \
       -fno-omit-frame-pointer -O1
 else ifeq ($(MODE),tsan)
 SAN = -fsanitize=thread -O1
+else ifeq ($(MODE),fuzz)
+SAN = -fsanitize=fuzzer-no-link,address,undefined \
+      -fno-sanitize-recover=undefined -fno-omit-frame-pointer -O1
 endif
 CORE_LIBS = -lzstd -lcrypto -lxxhash -lyaml -lpcre2-8 -lutf8proc -ljansson \
             -lm -pthread
@@ -43,6 +51,11 @@ UNIT_SRC := $(wildcard tests/unit/test_*.c tests/kernels/test_*.c \
               tests/model/test_*.c tests/fault/test_*.c)
 UNIT_BIN := $(patsubst tests/%.c,$(B)/tests/%,$(UNIT_SRC))
 FUZZ_SRC := $(wildcard tests/fuzz/fuzz_*.c)
+REPLAY   := $(patsubst tests/fuzz/fuzz_%.c,build/san/replay/%,$(FUZZ_SRC))
+BATS     := $(wildcard tests/cli/*.bats)
+LINT     := $(wildcard tests/lint/*.sh)
+MAN      := $(wildcard man/*.[1-8])
+EXAMPLES := $(wildcard examples/*.*)
 BIN      := $(TOOLS:%=$(B)/%)
 
 DEMO_MODEL  = models/SmolLM2-135M-Instruct.Q4_1.gguf
@@ -89,12 +102,135 @@ $(B)/tests/%: $(B)/obj/tests/%.o $(B)/libcag.a
 
 tests: $(UNIT_BIN) ## build the test programs
 
+# --- set-up ---------------------------------------------------------------
+
+deps: ## install the Debian packages that are missing
+	@tests/tools/deps.sh build test
+
+model: deps ## fetch the demo model (93 MB)
+	@PYTHON=$(PYTHON) tests/tools/fetch_model.sh $(DEMO_MODEL)
+
+# --- tests ----------------------------------------------------------------
+
+# deps come before any tool is used; the rest is a make of its own, so that
+# nothing was looked up before
+check: deps model ## all tests; ends with "N passed, N failed, N skipped"
+	@$(MAKE) --no-print-directory check-run
+
+REPLAYS = $(if $(filter release,$(MODE)),$(REPLAY) $(LINT))
+check-run: all tests replays
+	@CAG_BIN=$(CURDIR)/$(B) CAG_MODE=$(MODE) \
+	    CAG_DEMO_MODEL=$(CURDIR)/$(DEMO_MODEL) \
+	    ASAN_OPTIONS=abort_on_error=0:detect_stack_use_after_return=1 \
+	    UBSAN_OPTIONS=print_stacktrace=1 TSAN_OPTIONS=halt_on_error=1 \
+	    perl tests/tools/check.pl 2 $(UNIT_BIN) $(BATS) $(REPLAYS)
+
+check-long: deps model ## check with the long loops, then a minute per fuzz target
+	@CAG_TEST_LONG=1 CAG_TEST_TIMEOUT=7200 $(MAKE) --no-print-directory check-run
+	@for f in $(FUZZ_SRC:tests/fuzz/fuzz_%.c=%); do \
+	    $(MAKE) --no-print-directory fuzz FUZZ=$$f TIME=60 || exit 1; done
+
+sanitize: ## all tests under ASan and UBSan
+	@$(MAKE) MODE=san check
+
+lint: all ## layers, symbols, banned calls, headers, man pages
+	@CAG_BIN=$(CURDIR)/$(B) perl tests/tools/check.pl 2 $(LINT)
+
+# the corpora of the fuzz targets, replayed under ASan and UBSan
+replays:
+ifeq ($(MODE),release)
+	$(Q)$(if $(REPLAY),$(MAKE) --no-print-directory MODE=san $(REPLAY))
+endif
+
+replay: replays ## run every fuzz target over its corpus, under ASan and UBSan
+	@perl tests/tools/check.pl 2 $(REPLAY)
+
+$(B)/replay/%: $(B)/obj/tests/fuzz/fuzz_%.o $(B)/obj/tests/fuzz/replay.o $(B)/libcag.a
+	@mkdir -p $(@D)
+	$(say) LD $@
+	$(Q)$(CC) $(CFLAGS) $(SAN) $(LDFLAGS) -o $@ $^ $(CORE_LIBS)
+
+$(B)/obj/tests/fuzz/%.o: WARN += -Wno-missing-prototypes
+
+# make fuzz FUZZ=gguf [N=runs] [TIME=seconds] [SEED=n]; finds go to build/fuzz
+SEED ?= 1
+fuzz: ## FUZZ=name [N=runs] [TIME=seconds] [SEED=n]: libFuzzer with ASan, UBSan
+ifneq ($(MODE),fuzz)
+	@tests/tools/deps.sh fuzz
+	@test -n "$(FUZZ)" || { echo "make fuzz: FUZZ=name is missing; one of:" \
+	    $(FUZZ_SRC:tests/fuzz/fuzz_%.c=%) >&2; exit 64; }
+	@$(MAKE) --no-print-directory MODE=fuzz fuzz
+else
+fuzz: $(B)/$(FUZZ)
+	@mkdir -p $(B)/corpus/$(FUZZ) $(B)/finds
+	$(B)/$(FUZZ) -seed=$(SEED) $(if $(TIME),-max_total_time=$(TIME),-runs=$(or $(N),200000)) \
+	    -artifact_prefix=$(B)/finds/$(FUZZ)- -print_final_stats=1 -close_fd_mask=1 \
+	    $(B)/corpus/$(FUZZ) $(wildcard tests/fuzz/corpus/$(FUZZ))
+
+$(B)/$(FUZZ): $(B)/obj/tests/fuzz/fuzz_$(FUZZ).o $(B)/libcag.a
+	$(say) LD $@
+	$(Q)$(CC) $(CFLAGS) $(SAN) -fsanitize=fuzzer $(LDFLAGS) -o $@ $^ $(CORE_LIBS)
+endif
+
+# --- for people -----------------------------------------------------------
+
+demo: deps model ## build a cache from a text, ask it; MODEL=PATH for another model
+	@$(MAKE) --no-print-directory all
+	@PATH="$(CURDIR)/build:$$PATH" sh examples/quickstart.sh \
+	    $(or $(MODEL),$(DEMO_MODEL))
+
+format: ## clang-format all sources
+	clang-format -i $(wildcard include/*.h include/cag/*.h libcore/*/*.[ch] \
+	    kernels/*.[ch] cmd/*.[ch] tests/*/*.[ch])
+
+compdb: ## compile_commands.json for editors
+	@$(MAKE) -Bn V=1 all tests | perl -ne 'BEGIN { print "[" } \
+	    next unless / -c -o \S+ (\S+\.c)$$/; my $$f = $$1; chomp; \
+	    s/(["\\])/\\$$1/g; print $$n++ ? ",\n" : "\n"; \
+	    print qq({"directory":"$(CURDIR)","file":"$$f","command":"$$_"}); \
+	    END { print "\n]\n" }' > compile_commands.json
+
+info: ## what is built, with what, for which machine
+	@echo "cag $(VERSION), git $(GIT_ID), mode $(MODE)"
+	@echo "CC $(CC): $$($(CC) --version 2>/dev/null | head -n 1)"
+	@echo "CFLAGS $(CAG_CFLAGS) $(CPPFLAGS) $(CFLAGS) $(SAN)"
+	@echo "libraries $(CORE_LIBS)"
+	@echo "tools $(TOOLS)"
+	@sed -n 's/^model name[^:]*: /CPU /p' /proc/cpuinfo | head -n 1
+	@echo "CPUs $$(nproc), $$(uname -srm)"
+
+install: all ## DESTDIR= PREFIX=/usr/local: tools, library, headers, manual, examples
+	install -d $(DESTDIR)$(BINDIR) $(DESTDIR)$(LIBDIR) $(DESTDIR)$(INCDIR)/cag
+	install -d $(DESTDIR)$(DOCDIR)/examples
+	$(if $(BIN),install -m 755 $(BIN) $(DESTDIR)$(BINDIR))
+	install -m 644 $(B)/libcag.a $(DESTDIR)$(LIBDIR)
+	install -m 644 include/cag.h $(DESTDIR)$(INCDIR)
+	install -m 644 $(wildcard include/cag/*.h) $(DESTDIR)$(INCDIR)/cag
+	for m in $(MAN); do \
+	    install -D -m 644 $$m $(DESTDIR)$(MANDIR)/man$${m##*.}/$${m##*/} || exit 1; done
+	install -m 644 LICENSE $(wildcard README.md CHANGELOG.md) $(DESTDIR)$(DOCDIR)
+	$(if $(EXAMPLES),install -m 644 $(EXAMPLES) $(DESTDIR)$(DOCDIR)/examples)
+
+uninstall: ## remove what install put there
+	rm -f $(TOOLS:%=$(DESTDIR)$(BINDIR)/%) $(DESTDIR)$(LIBDIR)/libcag.a
+	rm -f $(DESTDIR)$(INCDIR)/cag.h
+	rm -rf $(DESTDIR)$(INCDIR)/cag $(DESTDIR)$(DOCDIR)
+	for m in $(MAN); do \
+	    rm -f $(DESTDIR)$(MANDIR)/man$${m##*.}/$${m##*/}; done
+
+dist: ## build/cag-VERSION.tar.gz from the last commit
+	@mkdir -p build
+	git archive --prefix=cag-$(VERSION)/ -o build/cag-$(VERSION).tar.gz HEAD
+	@echo build/cag-$(VERSION).tar.gz
+
 help: ## this list
 	@sed -n 's/^\([a-z][a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
 clean: ## remove build/
 	rm -rf build
 
--include $(LIB_OBJ:.o=.d) $(CMD_ALL:%.c=$(B)/obj/%.d) $(UNIT_SRC:%.c=$(B)/obj/%.d)
+-include $(LIB_OBJ:.o=.d) $(CMD_ALL:%.c=$(B)/obj/%.d) \
+    $(UNIT_SRC:%.c=$(B)/obj/%.d) $(FUZZ_SRC:%.c=$(B)/obj/%.d)
 
-.PHONY: all links tests help clean
+.PHONY: all links tests deps model check check-run check-long sanitize lint \
+    replays replay fuzz demo format compdb info install uninstall dist help clean

@@ -1,0 +1,23 @@
+#!/bin/sh
+# Every header compiles alone; the public ones as C++ too.
+exec perl -I. -e '
+require "./tests/lint/lint.pl";
+my $cc = $ENV{CC} || "cc";
+my $flags = "-std=c11 -D_GNU_SOURCE -Wall -Wextra -Wpedantic -Werror -Iinclude -Ilibcore -I.";
+for my $dir ("include", "include/cag", glob("libcore/*"), "kernels", "cmd") {
+    my @wrong;
+    for my $h (glob "$dir/*.h") {
+        next if $h =~ /_cuda\.h$/;
+        my $out = `echo "#include <$h>\nextern int lint;" | $cc $flags -fsyntax-only -x c - 2>&1`;
+        push @wrong, "$h:\n$out" if $?;
+    }
+    verdict("headers of $dir compile alone", @wrong);
+}
+if (`c++ --version 2>/dev/null`) {
+    my $out = `echo "#include <cag.h>\nextern int lint;" | c++ -std=c++17 -Wall -Wextra -Werror -Iinclude -fsyntax-only -x c++ - 2>&1`;
+    verdict("cag.h compiles as C++", $? ? $out : ());
+} else {
+    skip("cag.h compiles as C++", "no C++ compiler");
+}
+finish();
+'

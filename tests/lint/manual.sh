@@ -1,0 +1,30 @@
+#!/bin/sh
+# Manual pages are clean, and list exactly the options that --help lists.
+exec perl -I. -e '
+require "./tests/lint/lint.pl";
+my @pages = glob "man/*.[1-8]";
+for my $page (@pages) {
+    my $out = `mandoc -Tlint -W style $page 2>&1`;
+    # no BSD release ships these pages; other tools of ours may come later
+    $out = join "", grep { !/referenced manual not found|missing date|not in the mdoc database/ } split /^/, $out;
+    verdict("mandoc -Tlint $page", $out ? split(/\n/, $out) : ());
+}
+skip("manual pages", "there are none yet") unless @pages;
+for my $tool (map { m{cmd/(cag-\w+)\.c} } glob "cmd/cag-*.c") {
+    my $exe = ($ENV{CAG_BIN} || "build/release") . "/$tool";
+    if (!-f "man/$tool.1") {
+        skip("options of $tool", "no man/$tool.1 yet");
+        next;
+    }
+    my %help = map { $_ => 1 } `$exe --help </dev/null` =~ /--([a-z0-9][a-z0-9-]+)/g;
+    # only what follows the option list counts, not the examples above it
+    my ($list) = `$exe --help </dev/null` =~ /^Options:\n(.*)/ms;
+    %help = map { $_ => 1 } ($list // "") =~ /--([a-z0-9][a-z0-9-]+)/g;
+    my %man = map { $_ => 1 } slurp("man/$tool.1") =~ /^\.It (?:.*?)Fl -([a-z0-9-]+)/gm;
+    my @wrong = ((map { "--$_ is not in man/$tool.1" } grep { !$man{$_} } sort keys %help),
+                 (map { "--$_ is in man/$tool.1 only" } grep { !$help{$_} } sort keys %man));
+    push @wrong, "--help lists no options" unless %help;
+    verdict("options of $tool are those of its manual", @wrong);
+}
+finish();
+'
