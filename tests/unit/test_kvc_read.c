@@ -1,0 +1,785 @@
+/*
+ * test_kvc_read.c - a cache read back, and every way in which it can be
+ * wrong: cut, flipped, of another version, forged with valid digests.
+ */
+#include "tests/unit/kvc_fixture.h"
+
+#include <pthread.h>
+#include <sys/resource.h>
+
+static const char *const codecs[] = { "f16z", "f16", "f32" };
+static char *dir, *path;
+
+static int setup(void **state)
+{
+    (void)state;
+    dir = fix_mkdir();
+    path = file_join(dir, "a.kvc");
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    fix_unlink(dir, "a.kvc");
+    assert_int_equal(rmdir(dir), 0);
+    mem_free(path);
+    mem_free(dir);
+    return 0;
+}
+
+/* The bytes of a default cache. */
+static struct buf make(const char *codec)
+{
+    struct fix f = fix_default(codec);
+    struct buf b;
+
+    fix_init(&f);
+    fix_write(&f, path, 1);
+    b = fix_read(path);
+    fix_free(&f);
+    return b;
+}
+
+static void expect(const struct buf *b, cag_status want, const char *text)
+{
+    cag_error  err = CAG_ERROR_INIT;
+    cag_status st = fix_try(b->data, b->size, true, &err);
+
+    if (st != want || !strstr(err.msg, text))
+        fail_msg("status %s \"%s\", expected %s \"%s\"", cag_status_name(st),
+                 err.msg, cag_status_name(want), text);
+    assert_string_equal(err.file, "x.kvc");
+}
+
+/* ------------------------------------------------------------ read back */
+
+static void everything_comes_back(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        struct fix          f = fix_default(codecs[i]);
+        cag_kvc            *k = NULL;
+        const cag_kvc_info *info;
+        size_t              n;
+        cag_kvc_section     sec;
+        cag_error           err = CAG_ERROR_INIT;
+
+        fix_init(&f);
+        fix_write(&f, path, 2);
+        assert_int_equal(cag_kvc_open(path, &k, &err), CAG_OK);
+        info = cag_kvc_get_info(k);
+        assert_string_equal(info->path, path);
+        assert_int_equal(info->major, 1);
+        assert_string_equal(info->codec, codecs[i]);
+        assert_int_equal(info->n_layer, 2);
+        assert_int_equal(info->n_kv_head, 2);
+        assert_int_equal(info->d_head, 40);
+        assert_int_equal(info->n_tok, 150);
+        assert_int_equal(info->chunk_tok, 64);
+        assert_int_equal(info->n_source, 2);
+        assert_int_equal(info->n_ctx, 2048);
+        assert_int_equal(info->reserve, 256);
+        assert_string_equal(info->model_name, "Fixture");
+        assert_null(info->model_hub);
+        assert_string_equal(info->template_date, "2026-01-12");
+        assert_true(info->knows_thinking);
+        assert_string_equal(info->label, "KNOWLEDGE BASE:");
+        assert_int_equal(info->kv_raw_bytes, 2 * 3 * 2 * 2 * 64 * 40 *
+                                                 f.shape.elem_bytes);
+        assert_string_equal(cag_kvc_get_source(k, 0)->path,
+                            "../docs/notes.txt");
+        assert_string_equal(cag_kvc_get_source(k, 1)->filter, "pdftotext");
+        assert_null(cag_kvc_get_source(k, 1)->path);
+        assert_null(cag_kvc_get_source(k, 2));
+        assert_string_equal(cag_kvc_text(k, &n), f.text);
+        assert_int_equal(n, f.text_size);
+        assert_memory_equal(cag_kvc_ids(k, &n), f.ids, 4 * f.shape.n_tok);
+        assert_int_equal(n, 150);
+        assert_memory_equal(cag_kvc_id_offsets(k), f.off, 8 * 150);
+        assert_int_equal(cag_kvc_n_section(k), 8);
+        cag_kvc_get_section(k, 7, &sec);
+        assert_string_equal(sec.name, "KV");
+        assert_true(sec.required);
+        assert_int_equal(strlen(sec.sha256), 64);
+        assert_string_equal(jv_get_str(kvc_prmt(k), "suffix", ""),
+                            "<|im_end|>\n");
+        assert_memory_equal(kvc_section_data(k, "TKNZ", &n), f.tok,
+                            sizeof f.tok);
+        assert_int_equal((uintptr_t)kvc_section_data(k, "TKNZ", &n) % 4096, 0);
+        assert_null(kvc_section_data(k, "RCPT", &n));
+        cag_kvc_close(k);
+        fix_free(&f);
+    }
+}
+
+static void chunks_come_back(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        struct fix f = fix_default(codecs[i]);
+        cag_kvc   *k = NULL;
+        size_t     max;
+        uint8_t   *want, *dst, d[SHA256_SIZE];
+        cag_error  err = CAG_ERROR_INIT;
+
+        fix_init(&f);
+        fix_write(&f, path, 1);
+        assert_int_equal(cag_kvc_open(path, &k, &err), CAG_OK);
+        assert_int_equal(kvc_chunk_in_place(k), i > 0);
+        max = kvc_chunk_bytes(&f.shape, 0);
+        want = mem_alloc_aligned(64, max);
+        dst = mem_alloc_aligned(64, max);
+        for (int l = 0; l < 2; l++)
+            for (int c = 0; c < 3; c++) {
+                size_t         n = kvc_chunk_bytes(&f.shape, c);
+                const uint8_t *raw = NULL;
+
+                fix_chunk_fill(&f.shape, l, c, want);
+                assert_int_equal(kvc_chunk_load(k, l, c, dst, &raw, &err),
+                                 CAG_OK);
+                assert_memory_equal(raw, want, n);
+                assert_true(raw == dst || i > 0);
+                assert_int_equal(sha256_buf(want, n, d, NULL), CAG_OK);
+                assert_memory_equal(kvc_chunk_sha256(k, l, c), d, sizeof d);
+            }
+        assert_int_equal(kvc_chunk_load(k, 2, 0, dst, NULL, &err),
+                         CAG_E_USAGE);
+        assert_int_equal(kvc_chunk_load(k, 0, 3, dst, NULL, &err),
+                         CAG_E_USAGE);
+        mem_free(want);
+        mem_free(dst);
+        cag_kvc_close(k);
+        fix_free(&f);
+    }
+}
+
+static void *load_all(void *arg)
+{
+    const cag_kvc          *k = arg;
+    const struct kvc_shape *s = kvc_get_shape(k);
+    uint8_t                *dst = mem_alloc_aligned(64, kvc_chunk_bytes(s, 0));
+    const uint8_t          *raw;
+    void                   *bad = NULL;
+
+    for (int round = 0; round < 20; round++)
+        for (int l = 0; l < s->n_layer; l++)
+            for (int c = 0; c < kvc_n_chunk(s); c++)
+                if (kvc_chunk_load(k, l, c, dst, &raw, NULL) != CAG_OK)
+                    bad = arg;
+    mem_free(dst);
+    return bad;
+}
+
+static void many_threads_share_a_cache(void **state)
+{
+    (void)state;
+    struct buf b = make("f16z");
+    cag_kvc   *k = NULL;
+    pthread_t  t[4];
+
+    assert_int_equal(cag_kvc_open(path, &k, NULL), CAG_OK);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(pthread_create(&t[i], NULL, load_all, k), 0);
+    for (int i = 0; i < 4; i++) {
+        void *bad = k;
+
+        assert_int_equal(pthread_join(t[i], &bad), 0);
+        assert_null(bad);
+    }
+    cag_kvc_close(k);
+    buf_free(&b);
+}
+
+static bool count(void *ctx, const char *what, uint64_t done, uint64_t total)
+{
+    uint64_t *last = ctx;
+
+    assert_string_equal(what, "verify");
+    assert_true(done > *last && done <= total);
+    *last = done;
+    return true;
+}
+
+static bool refuse(void *ctx, const char *what, uint64_t done, uint64_t total)
+{
+    (void)ctx;
+    (void)what;
+    (void)done;
+    (void)total;
+    return false;
+}
+
+static void verify_reports_progress(void **state)
+{
+    (void)state;
+    struct buf b = make("f16z");
+    cag_kvc   *k = NULL;
+    uint64_t   last = 0;
+    cag_error  err = CAG_ERROR_INIT;
+
+    assert_int_equal(cag_kvc_open(path, &k, NULL), CAG_OK);
+    for (int n = 1; n <= 3; n++) {
+        last = 0;
+        assert_int_equal(cag_kvc_verify(k, n, count, &last, &err), CAG_OK);
+        assert_int_equal(last, cag_kvc_get_info(k)->kv_raw_bytes);
+    }
+    assert_int_equal(cag_kvc_verify(k, 1, refuse, NULL, &err),
+                     CAG_E_CANCELLED);
+    cag_kvc_close(k);
+    buf_free(&b);
+}
+
+/* ------------------------------------------------------ cut and flipped */
+
+/* B32: cut anywhere: refused with the sizes. */
+static void truncated_at_any_byte(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        struct buf b = make(codecs[i]);
+
+        for (size_t n = 0; n < b.size;
+             n += n < KVC_PAGE ? 1 : (b.size - KVC_PAGE) / 64 + 1) {
+            cag_error  err = CAG_ERROR_INIT;
+            uint8_t   *copy = mem_alloc(n);   /* a red zone behind it */
+            cag_status st;
+
+            memcpy(copy, b.data, n);
+            st = fix_try(copy, n, false, &err);
+            assert_true(st == CAG_E_CORRUPT || (n == 0 && st == CAG_E_FORMAT));
+            assert_non_null(strstr(err.msg, n ? "truncated" : "empty"));
+            mem_free(copy);
+        }
+        buf_add(&b, "x", 1);
+        expect(&b, CAG_E_CORRUPT, "something was appended");
+        buf_free(&b);
+    }
+}
+
+/* B33: one flipped bit anywhere is found; the message names the place. */
+static void any_flipped_bit_is_found(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        struct buf b = make(codecs[i]);
+        uint64_t   x = 33 + (uint64_t)i;
+        size_t     small = rd_le64(fix_entry(&b, "KV") + 8);
+
+        for (int n = 0; n < 450; n++) {
+            size_t    from = n % 3 == 1 ? 4096 : n % 3 == 2 ? small : 0;
+            size_t    to = n % 3 == 0 ? 4096 : n % 3 == 1 ? small : b.size;
+            size_t    at = from + fix_rand(&x) % (to - from);
+            int       bit = (int)(fix_rand(&x) % 8);
+            cag_error err = CAG_ERROR_INIT;
+
+            b.data[at] ^= (char)(1 << bit);
+            if (fix_try(b.data, b.size, true, &err) == CAG_OK)
+                fail_msg("%s: bit %d of byte %zu not noticed", codecs[i], bit,
+                         at);
+            if (n % 3 == 1 && !strstr(err.msg, "section"))
+                fail_msg("byte %zu: no section in \"%s\"", at, err.msg);
+            if (n % 3 == 2 && !strstr(err.msg, "section KV"))
+                fail_msg("byte %zu: no section KV in \"%s\"", at, err.msg);
+            b.data[at] ^= (char)(1 << bit);
+        }
+        assert_int_equal(fix_try(b.data, b.size, true, NULL), CAG_OK);
+        buf_free(&b);
+    }
+}
+
+static void damaged_chunk_names_layer_and_chunk(void **state)
+{
+    (void)state;
+    struct buf b = make("f16");
+    uint8_t   *e = fix_data(&b, "CHNK") + 4 * KVC_CHNK_SIZE;
+
+    fix_data(&b, "KV")[rd_le64(e) + 5] ^= 1;
+    expect(&b, CAG_E_CORRUPT, "layer 1, chunk 1");
+    buf_free(&b);
+}
+
+/* ------------------------------------------------------------- versions */
+
+static void other_versions(void **state)
+{
+    (void)state;
+    struct buf b = make("f16");
+
+    rd_put16((uint8_t *)b.data + KVC_OFF_MAJOR, 2);
+    expect(&b, CAG_E_UNSUPPORTED,
+           "format version 2, this program reads up to 1");
+    fix_seal(&b);
+    expect(&b, CAG_E_UNSUPPORTED,
+           "format version 2, this program reads up to 1");
+    rd_put16((uint8_t *)b.data + KVC_OFF_MAJOR, 0);
+    expect(&b, CAG_E_UNSUPPORTED,
+           "format version 0, this program reads up to 1");
+    rd_put16((uint8_t *)b.data + KVC_OFF_MAJOR, 1);
+    rd_put16((uint8_t *)b.data + KVC_OFF_MINOR, 1);
+    fix_seal(&b);     /* a newer minor version only adds what can be skipped */
+    assert_int_equal(fix_try(b.data, b.size, true, NULL), CAG_OK);
+    rd_put32((uint8_t *)b.data + KVC_OFF_LAYOUT, 2);
+    fix_seal(&b);
+    expect(&b, CAG_E_UNSUPPORTED, "tile layout 2");
+    buf_free(&b);
+}
+
+static void unknown_sections(void **state)
+{
+    (void)state;
+    struct fix f = fix_default("f16");
+    struct buf b;
+    uint8_t   *e;
+
+    memcpy(f.extra[0].name, "NEW1", 5);
+    f.extra[0].data = "later";
+    f.extra[0].size = 5;
+    f.n_extra = 1;
+    fix_init(&f);
+    fix_write(&f, path, 1);
+    b = fix_read(path);
+    assert_int_equal(fix_try(b.data, b.size, true, NULL), CAG_OK);
+    e = fix_entry(&b, "NEW1");
+    rd_put32(e + 4, KVC_REQUIRED);
+    fix_seal(&b);
+    expect(&b, CAG_E_UNSUPPORTED, "section NEW1 is required and not known");
+    rd_put32(e + 4, 2);
+    fix_seal(&b);
+    expect(&b, CAG_E_FORMAT, "section flags");
+    rd_put32(e + 4, 0);
+    memcpy(e, "NE\033[", 4);
+    fix_seal(&b);
+    expect(&b, CAG_E_FORMAT, "section name");
+    memcpy(e, "META", 4);
+    fix_seal(&b);
+    expect(&b, CAG_E_FORMAT, "section META appears twice");
+    buf_free(&b);
+    fix_free(&f);
+}
+
+/* --------------------------------------------- forged, with good digests */
+
+static void forged_headers(void **state)
+{
+    (void)state;
+    struct buf b = make("f16");
+    uint8_t   *p = (uint8_t *)b.data, *e = fix_entry(&b, "TEXT");
+    uint64_t   off = rd_le64(e + 8), size = rd_le64(e + 16);
+
+    rd_put64(e + 8, off - 4096);                 /* overlaps SRCS */
+    fix_seal(&b);
+    expect(&b, CAG_E_FORMAT, "section offset");
+    rd_put64(e + 8, off + 4096);                 /* leaves a hole */
+    fix_seal(&b);
+    expect(&b, CAG_E_FORMAT, "section offset");
+    rd_put64(e + 8, off);
+    rd_put64(e + 16, b.size);
+    fix_seal(&b);
+    expect(&b, CAG_E_FORMAT, "section TEXT ends behind the file");
+    rd_put64(e + 16, UINT64_MAX);
+    fix_seal(&b);
+    expect(&b, CAG_E_FORMAT, "section size");
+    rd_put64(e + 16, 0);
+    fix_seal(&b);
+    expect(&b, CAG_E_FORMAT, "section size");
+    rd_put64(e + 16, size);
+    e[56] = 1;
+    fix_seal(&b);
+    expect(&b, CAG_E_FORMAT, "reserved byte is not zero");
+    e[56] = 0;
+    p[70] = 1;
+    fix_seal(&b);
+    expect(&b, CAG_E_FORMAT, "reserved byte is not zero");
+    p[70] = 0;
+    p[4095] = 1;
+    fix_seal(&b);
+    expect(&b, CAG_E_FORMAT, "unused header byte is not zero");
+    p[4095] = 0;
+    rd_put32(p + KVC_OFF_N_SECTION, 41);
+    fix_seal(&b);
+    expect(&b, CAG_E_FORMAT, "number of sections is 41");
+    rd_put32(p + KVC_OFF_N_SECTION, 0);
+    fix_seal(&b);
+    expect(&b, CAG_E_FORMAT, "number of sections is 0");
+    rd_put32(p + KVC_OFF_N_SECTION, 7);
+    memset(p + KVC_OFF_SECTIONS + 7 * KVC_SECTION_SIZE, 0, KVC_SECTION_SIZE);
+    fix_seal(&b);
+    expect(&b, CAG_E_FORMAT, "its sections take");
+    buf_free(&b);
+}
+
+static void forged_chunk_tables(void **state)
+{
+    (void)state;
+    static const struct {
+        size_t      at;
+        uint64_t    add;
+        const char *text;
+    } cases[] = {
+        { 0, 1, "CHNK: chunk offset" },
+        { 0, 4096, "CHNK: chunk offset" },
+        { 0, UINT64_C(1) << 63, "CHNK: chunk offset" },
+        { 8, 1, "CHNK: stored size" },
+        { 8, UINT64_MAX, "CHNK: stored size" },
+        { 16, 64, "CHNK: raw size" },
+        { 16, UINT64_MAX / 2, "CHNK: raw size" },
+    };
+    struct buf b = make("f16");
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        uint8_t *e = fix_data(&b, "CHNK") + KVC_CHNK_SIZE + cases[i].at;
+        uint64_t old = rd_le64(e);
+
+        rd_put64(e, old + cases[i].add);
+        fix_seal_section(&b, "CHNK");
+        expect(&b, CAG_E_FORMAT, cases[i].text);
+        rd_put64(e, old);
+    }
+    fix_data(&b, "CHNK")[40] ^= 1;               /* a digest */
+    fix_seal_section(&b, "CHNK");
+    expect(&b, CAG_E_CORRUPT, "section CHNK and the digest of KV disagree");
+    buf_free(&b);
+}
+
+static void forged_tokens_and_text(void **state)
+{
+    (void)state;
+    struct buf b = make("f16");
+    uint8_t   *t = fix_data(&b, "TOKS");
+
+    rd_put32(t + 16, FIX_VOCAB);
+    fix_seal_section(&b, "TOKS");
+    expect(&b, CAG_E_FORMAT, "TOKS: token id");
+    rd_put32(t + 16, 1);
+    fix_seal_section(&b, "TOKS");
+    expect(&b, CAG_E_CORRUPT, "content id");
+    rd_put32(t + 16, 0);
+    rd_put32(t + 16 + 4 * 150, 9999999);
+    fix_seal_section(&b, "TOKS");
+    expect(&b, CAG_E_FORMAT, "TOKS: byte offset");
+    rd_put32(t + 16 + 4 * 150, 30);              /* above the next one */
+    fix_seal_section(&b, "TOKS");
+    expect(&b, CAG_E_FORMAT, "TOKS: byte offset");
+    rd_put32(t + 16 + 4 * 150, 0);
+    rd_put64(t, 149);
+    fix_seal_section(&b, "TOKS");
+    expect(&b, CAG_E_FORMAT, "TOKS: number of ids");
+    rd_put64(t, 150);
+    fix_seal_section(&b, "TOKS");
+    t = fix_data(&b, "TEXT");
+    rd_put64(t, UINT64_MAX);
+    fix_seal_section(&b, "TEXT");
+    expect(&b, CAG_E_FORMAT, "TEXT: expanded size");
+    buf_free(&b);
+}
+
+/* Replace the bytes of META; the rest of the file moves with it. */
+static void forge_json(const char *name, const char *from, const char *to,
+                       cag_status want, const char *text)
+{
+    struct buf b = make("f16");
+    uint8_t   *e = fix_entry(&b, name), *p = fix_data(&b, name), *hit;
+    size_t     n = (size_t)rd_le64(e + 16), nf = strlen(from);
+    size_t     nt = strlen(to);
+
+    hit = memmem(p, n, from, nf);
+    assert_non_null(hit);
+    assert_true(kvc_page_up(n) == kvc_page_up(n - nf + nt));
+    memmove(hit + nt, hit + nf, n - (size_t)(hit - p) - nf);
+    memcpy(hit, to, nt);
+    if (nt < nf)
+        memset(p + n - nf + nt, 0, nf - nt);
+    rd_put64(e + 16, n - nf + nt);
+    fix_seal_section(&b, name);
+    expect(&b, want, text);
+    buf_free(&b);
+}
+
+static void forged_json(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *section, *from, *to;
+        cag_status  want;
+        const char *text;
+    } cases[] = {
+        { "META", "\"n_ctx\":2048,", "", CAG_E_FORMAT,
+          "META: build.n_ctx is missing" },
+        { "META", "\"n_ctx\":2048", "\"n_ctx\":\"1\"", CAG_E_FORMAT,
+          "META: build.n_ctx is" },
+        { "META", "\"n_ctx\":2048", "\"n_ctx\":-1", CAG_E_FORMAT,
+          "META: build.n_ctx is -1" },
+        { "META", "\"name\":\"Fixture\"", "\"name\":\"a\\u0000b\"",
+          CAG_E_FORMAT, "META: model.name" },
+        { "META", "\"codec\":\"f16\"", "\"codec\":\"q8h\"", CAG_E_UNSUPPORTED,
+          "kv.codec is \"q8h\"" },
+        { "META", "\"class\":\"f16\"", "\"class\":\"f32\"", CAG_E_FORMAT,
+          "kv.class is \"f32\"" },
+        { "META", "\"n_layer\":2", "\"n_layer\":3", CAG_E_FORMAT,
+          "section CHNK has" },
+        { "META", "\"n_layer\":2", "\"n_layer\":4096", CAG_E_FORMAT,
+          "META: kv.n_layer is 4096" },
+        { "META", "\"d_head\":40", "\"d_head\":44", CAG_E_FORMAT,
+          "d_head is 44" },
+        { "META", "\"chunk_tok\":64", "\"chunk_tok\":65", CAG_E_FORMAT,
+          "chunk_tok is 65" },
+        { "META", "\"n_tok\":150", "\"n_tok\":151", CAG_E_FORMAT,
+          "TOKS: number of ids" },
+        { "META", "\"label\":\"K", "\"label\":\"J", CAG_E_CORRUPT, "binding" },
+        { "META", "0000c0", "0000c1", CAG_E_CORRUPT, "binding" },
+        { "META", "{\"b", "{ \"b", CAG_E_FORMAT, "is not canonical JSON" },
+        { "META", "{\"b", "[\"b", CAG_E_FORMAT, "is not JSON" },
+        { "META", "\"n_ctx\":2048", "\"n_ctx\":20.5", CAG_E_FORMAT,
+          "section META is not canonical JSON" },
+        { "SRCS", "\"tok_end\":150", "\"tok_end\":151", CAG_E_FORMAT,
+          "SRCS: source 1: tok_end is 151" },
+        { "SRCS", "\"text_off\":4,", "\"text_off\":5,", CAG_E_FORMAT,
+          "SRCS: source 1 begins before the end of source 0" },
+        { "SRCS", "\"path\":null,", "", CAG_E_FORMAT,
+          "SRCS: source 1: path is missing" },
+        { "PRMT", "[2,7]", "[2,999]", CAG_E_FORMAT, "stop_ids[1]" },
+        { "PRMT", "2026-01-12", "2026-1-012", CAG_E_FORMAT, "PRMT: date" },
+        { "PRMT", "\"mid\":\"\"", "\"mid\":[]", CAG_E_FORMAT, "PRMT: mid" },
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        forge_json(cases[i].section, cases[i].from, cases[i].to,
+                   cases[i].want, cases[i].text);
+}
+
+/* B72: a frame that promises the world costs nothing. */
+static void zstd_bombs(void **state)
+{
+    (void)state;
+    static const uint8_t bomb[] = { 0x28, 0xb5, 0x2f, 0xfd, 0xe0, 0x6c, 0x06,
+                                    0x06, 0x06, 0x63, 0x63, 0x63, 0x63 };
+    struct rusage before, after;
+    struct buf    b = make("f16z");
+    uint8_t      *e = fix_data(&b, "CHNK"), *kv = fix_data(&b, "KV");
+    size_t        n = (size_t)rd_le64(e + 8), at = 16;
+
+    getrusage(RUSAGE_SELF, &before);
+    for (int i = 0; i < 4; i++) {       /* the first plane that is a frame */
+        if (memcmp(kv + at, bomb, 4) == 0)
+            break;
+        at += rd_le32(kv + 4 * i);
+        assert_true(i < 3);
+    }
+    memcpy(kv + at, bomb, sizeof bomb);
+    rd_put64(e + 24, xxh3_64(kv, n));
+    fix_seal_section(&b, "CHNK");
+    expect(&b, CAG_E_CORRUPT, "layer 0, chunk 0: ");
+    buf_free(&b);
+
+    b = make("f16");
+    e = fix_entry(&b, "TEXT");
+    kv = fix_data(&b, "TEXT");
+    memcpy(kv + KVC_TEXT_HEAD, bomb, sizeof bomb);
+    fix_seal_section(&b, "TEXT");
+    expect(&b, CAG_E_CORRUPT, "section TEXT: not a zstd frame of");
+    buf_free(&b);
+    getrusage(RUSAGE_SELF, &after);
+    assert_true(after.ru_maxrss - before.ru_maxrss < 100 * 1024);
+}
+
+static void padding_is_zero(void **state)
+{
+    (void)state;
+    struct buf b = make("f16");
+    uint8_t   *e = fix_entry(&b, "SRCS");
+
+    b.data[rd_le64(e + 8) + rd_le64(e + 16)] = 1;
+    expect(&b, CAG_E_CORRUPT, "the padding of section SRCS is not zero");
+    buf_free(&b);
+    b = make("f16z");                   /* an f16 chunk here is whole pages */
+    e = fix_data(&b, "CHNK");
+    b.data[rd_le64(fix_entry(&b, "KV") + 8) + rd_le64(e + 8)] = 1;
+    expect(&b, CAG_E_CORRUPT, "the padding of section KV is not zero");
+    buf_free(&b);
+}
+
+static int dirty_v, dirty_at;    /* is_v, byte in the last tile of head 1 */
+
+static cag_status dirty_chunk(void *ctx, int layer, int chunk, uint8_t *dst,
+                              cag_error *err)
+{
+    const struct fix *f = ctx;
+    cag_status        st = fix_chunk(ctx, layer, chunk, dst, err);
+
+    if (layer == 1 && chunk == 2)
+        dst[kvc_tile_off(&f->shape, 2, dirty_v, 1, 0) + (size_t)dirty_at] |= 1;
+    return st;
+}
+
+/* 150 tokens: the last tile holds 22.  Bytes worked out by hand. */
+static void unused_positions_are_zero(void **state)
+{
+    (void)state;
+    static const struct { int v, at; bool ok; } cases[] = {
+        { 0, 2 * ((0 * 40 + 3) * 16 + 15), true },     /* K token 15 */
+        { 0, 2 * ((1 * 40 + 39) * 16 + 5), true },     /* K token 21 */
+        { 0, 2 * ((1 * 40 + 39) * 16 + 6), false },    /* K token 22 */
+        { 0, 2 * ((3 * 40 + 39) * 16 + 15), false },   /* K token 63 */
+        { 1, 2 * (21 * 32 + 31), true },               /* V token 21 */
+        { 1, 2 * (22 * 32), false },                   /* V token 22 */
+        { 1, 2 * (64 * 32 + 21 * 8 + 7), true },       /* narrow V group */
+        { 1, 2 * (64 * 32 + 22 * 8), false },
+        { 1, 2 * (64 * 32 + 63 * 8 + 7), false },
+    };
+    struct fix   f = fix_default("f16z");
+    struct pool *pool = NULL;
+
+    fix_init(&f);
+    assert_int_equal(pool_new(&pool, 1, NULL), CAG_OK);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct kvc_desc d = fix_desc(&f);
+        struct buf      b;
+
+        dirty_v = cases[i].v;
+        dirty_at = cases[i].at;
+        d.chunk = dirty_chunk;
+        assert_int_equal(kvc_write(path, &d, -1, pool, NULL), CAG_OK);
+        b = fix_read(path);
+        if (cases[i].ok)
+            assert_int_equal(fix_try(b.data, b.size, true, NULL), CAG_OK);
+        else
+            expect(&b, CAG_E_FORMAT,
+                   "layer 1, chunk 2: a position behind the last token");
+        buf_free(&b);
+    }
+    pool_free(pool);
+    fix_free(&f);
+}
+
+/* The fixture's blob is no tokenizer: a reason, not a crash. */
+static void bad_tokenizer_is_an_error(void **state)
+{
+    (void)state;
+    struct buf           b = make("f16");
+    cag_kvc             *k = NULL;
+    const cag_tokenizer *t = NULL;
+    cag_error            err = CAG_ERROR_INIT;
+
+    for (int shift = 0; shift < 2; shift++) {    /* and from unaligned memory */
+        uint8_t *copy = mem_alloc(b.size + 1);
+
+        memcpy(copy + shift, b.data, b.size);
+        assert_int_equal(kvc_parse(copy + shift, b.size, "x", &k, &err),
+                         CAG_OK);
+        assert_int_not_equal(kvc_tokenizer(k, &t, &err), CAG_OK);
+        assert_true(err.msg[0] != 0);
+        assert_null(t);
+        assert_null(cag_kvc_tokenizer(k));
+        cag_kvc_close(k);
+        mem_free(copy);
+    }
+    buf_free(&b);
+}
+
+/* --------------------------------------------------------------- memory */
+
+static void every_allocation_failure(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct buf b = make(codecs[i]);
+        int64_t    live = mem_live();
+
+        for (int64_t n = 1;; n++) {
+            cag_error  err = CAG_ERROR_INIT;
+            cag_status st;
+
+            mem_fault(n, false);
+            st = fix_try(b.data, b.size, true, &err);
+            mem_fault(0, false);
+            assert_int_equal(mem_live(), live);
+            if (st == CAG_OK)
+                break;
+            if (st != CAG_E_NOMEM)
+                fail_msg("allocation %lld: %s: %s", (long long)n,
+                         cag_status_name(st), err.msg);
+            assert_true(n < 5000);
+        }
+        buf_free(&b);
+    }
+}
+
+/* ---------------------------------------------------------- other files */
+
+static void foreign_files_are_named(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *head;
+        size_t      n;
+        const char *kind;
+    } cases[] = {
+        { "GGUF\x03\0\0\0", 8, "this is a GGUF model" },
+        { "nsgg\x0a\0\0\0", 8, "this is a llama.cpp session file" },
+        { "qsgg\x03\0\0\0", 8, "this is a llama.cpp sequence state file" },
+        { "\x40\0\0\0\0\0\0\0{\"__metadata__\"", 22,
+          "this is a safetensors file" },
+        { "version https://git-lfs.github.com/spec/v1\noid", 46,
+          "this is a Git LFS pointer" },
+        { "\x89KVC\n\x1a\n", 7, "damaged by a text-mode transfer" },
+        { "KVCache\0", 8, "not a .kvc cache" },
+        { "hello", 5, "not a .kvc cache" },
+        { "", 0, "the file is empty" },
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        cag_kvc  *k = NULL;
+        cag_error err = CAG_ERROR_INIT;
+
+        assert_int_equal(kvc_parse(cases[i].head, cases[i].n, "x", &k, &err),
+                         CAG_E_FORMAT);
+        if (!strstr(err.msg, cases[i].kind))
+            fail_msg("\"%s\", expected \"%s\"", err.msg, cases[i].kind);
+        assert_null(k);
+    }
+    assert_string_equal(cag_file_kind(KVC_MAGIC, 8), "a .kvc cache");
+    assert_null(cag_file_kind("", 0));
+}
+
+static void missing_file(void **state)
+{
+    (void)state;
+    cag_kvc  *k = NULL;
+    cag_error err = CAG_ERROR_INIT;
+
+    assert_int_equal(cag_kvc_open(path, &k, &err), CAG_E_MISSING);
+    assert_int_equal(cag_kvc_open(dir, &k, &err), CAG_E_MISSING);
+    assert_null(k);
+    cag_kvc_close(NULL);
+}
+
+#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        T(everything_comes_back),
+        T(chunks_come_back),
+        T(many_threads_share_a_cache),
+        T(verify_reports_progress),
+        T(truncated_at_any_byte),
+        T(any_flipped_bit_is_found),
+        T(damaged_chunk_names_layer_and_chunk),
+        T(other_versions),
+        T(unknown_sections),
+        T(forged_headers),
+        T(forged_chunk_tables),
+        T(forged_tokens_and_text),
+        T(forged_json),
+        T(zstd_bombs),
+        T(padding_is_zero),
+        T(unused_positions_are_zero),
+        T(bad_tokenizer_is_an_error),
+        T(every_allocation_failure),
+        T(foreign_files_are_named),
+        T(missing_file),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
