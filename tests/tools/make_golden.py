@@ -28,6 +28,7 @@ Three things make the files small and the goldens sharp:
 """
 
 import argparse
+import contextlib
 import json
 import math
 import os
@@ -901,13 +902,322 @@ def make_model(s, out):
         write_golden(s, "." + kind, [path], model_of_values(s, values), out)
 
 
+# ----------------------------------------------------------------------------
+# the demo model: real weights, real text
+
+def demo_model(path):
+    """(model, values, encode) of a llama-architecture GGUF file."""
+    r = gguf.GGUFReader(path)
+
+    def get(key):
+        return r.fields[key].contents()
+    c = {"model_type": "llama", "architectures": ["LlamaForCausalLM"],
+         "hidden_size": get("llama.embedding_length"),
+         "intermediate_size": get("llama.feed_forward_length"),
+         "num_hidden_layers": get("llama.block_count"),
+         "num_attention_heads": get("llama.attention.head_count"),
+         "num_key_value_heads": get("llama.attention.head_count_kv"),
+         "vocab_size": len(get("tokenizer.ggml.tokens")),
+         "max_position_embeddings": get("llama.context_length"),
+         "rms_norm_eps": get("llama.attention.layer_norm_rms_epsilon"),
+         "rope_theta": get("llama.rope.freq_base"), "tie_word_embeddings": True}
+    back = {v: k for k, v in GG.items()}
+    values = {}
+    for t in r.tensors:
+        v = gguf.quants.dequantize(t.data, t.tensor_type).astype(np.float32)
+        v = v.reshape([int(n) for n in reversed(t.shape)])
+        if ".attn_q." in t.name:
+            v = unpermute(v, c["num_attention_heads"])
+        elif ".attn_k." in t.name:
+            v = unpermute(v, c["num_key_value_heads"])
+        p = t.name.split(".")
+        if p[0] == "blk":
+            name = "model.layers.%s.%s.%s" % (p[1], back[p[2]], p[3])
+        else:
+            name = {"token_embd": "model.embed_tokens.weight",
+                    "output_norm": "model.norm.weight"}[p[0]]
+        values[name] = v
+    m = AutoModelForCausalLM.from_config(
+        AutoConfig.for_model(**c), dtype=torch.float32,
+        attn_implementation="eager").eval()
+    load_values(m, values)
+
+    toks = get("tokenizer.ggml.tokens")
+    tok = Tokenizer(models.BPE(
+        vocab={s: i for i, s in enumerate(toks)},
+        merges=[tuple(x.split(" ")) for x in get("tokenizer.ggml.merges")]))
+    tok.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Digits(individual_digits=True),
+         pre_tokenizers.ByteLevel(add_prefix_space=False)])
+    tok.decoder = decoders.ByteLevel()
+    types = get("tokenizer.ggml.token_type")
+    tok.add_special_tokens([AddedToken(s, special=True, normalized=False)
+                            for s, k in zip(toks, types) if k == TokenType.CONTROL])
+    return m, tok
+
+
+DEMO_SYSTEM = ("Answer only from the knowledge base and give only the direct "
+               "answer.\n\nKNOWLEDGE BASE:\n\n")
+
+
+def demo(path, out):
+    here = os.path.dirname(os.path.abspath(__file__))
+    ex = os.path.join(here, "..", "..", "examples")
+    with open(os.path.join(ex, "knowledge.txt"), encoding="utf-8") as f:
+        atish = f.read()
+    with open(os.path.join(ex, "docs", "time.md"), encoding="utf-8") as f:
+        tz = f.read()
+
+    def chat(knowledge, question):
+        return ("<|im_start|>system\n" + DEMO_SYSTEM + knowledge + "<|im_end|>\n"
+                "<|im_start|>user\n" + question + "<|im_end|>\n"
+                "<|im_start|>assistant\n")
+    m, tok = demo_model(path)
+    texts = [
+        ("plain", "The capital of France is"),
+        ("chat", "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, "
+                 "trained by Hugging Face<|im_end|>\n<|im_start|>user\nWhy is the sky "
+                 "blue?<|im_end|>\n<|im_start|>assistant\n"),
+        ("atish: fly", chat(atish, "How long can Sparrow-7 fly on a full charge?")),
+        ("atish: where", chat(atish, "Where did the first field test take place?")),
+        ("time.md, 1100 tokens", tz),
+        ("time.md: Mars", chat(tz, "How long is a solar day on Mars?")),
+    ]
+    g = {"schema": 1, "name": "demo", "files": [os.path.basename(path)],
+         "oracle": "transformers %s, torch %s, float32, eager, dequantized weights"
+                   % (transformers.__version__, torch.__version__),
+         "n_vocab": m.config.vocab_size, "prompts": []}
+    fixed = (0, 1, 2, 28, 260, 1000, 10000, 20000, 40000, 49151)
+    for name, text in texts:
+        ids = tok.encode(text, add_special_tokens=False).ids
+        if name.endswith("1100 tokens"):
+            ids = ids[:1100]
+        row = {"n": len(ids), "text": name, "ids": ids}
+        for kv, fn in (("f32", EAGER), ("f16", attention_f16)):
+            set_attention(fn)
+            row[kv] = continuation(m, ids, fixed, 24)
+        set_attention(EAGER)
+        g["prompts"].append(row)
+        print("%-22s %5d tokens  %r" % (name, len(ids), tok.decode(row["f16"]["next"])))
+    with open(os.path.join(out, "logits", "demo.json"), "w", encoding="utf-8") as f:
+        f.write(dump(g))
+
+
+# ----------------------------------------------------------------------------
+# mutations: deliberate mistakes, and how far each moves the recorded logits
+
+def mask_at(nq, nk, rule):
+    """Positions [q, k] for which rule(q_pos, k_pos) holds."""
+    q = torch.arange(nk - nq, nk)[:, None]
+    k = torch.arange(nk)[None, :]
+    return rule(q, k)
+
+
+def attention_with(edit):
+    def fn(module, query, key, value, mask, *a, **kw):
+        query, key, value, mask = edit(module, query, key, value, mask)
+        return EAGER(module, query, key.half().float(), value.half().float(),
+                     mask, *a, **kw)
+    return fn
+
+
+def hide(rule):
+    def edit(module, q, k, v, mask):
+        nq, nk = q.shape[2], k.shape[2]
+        if mask is None:
+            mask = torch.zeros(1, 1, nq, nk)
+        m = mask[..., :nk].clone()
+        m.masked_fill_(mask_at(nq, nk, rule), torch.finfo(m.dtype).min)
+        return q, k, v, m
+    return attention_with(edit)
+
+
+def show(rule):
+    def edit(module, q, k, v, mask):
+        nq, nk = q.shape[2], k.shape[2]
+        if mask is None:
+            return q, k, v, mask
+        m = mask[..., :nk].clone()
+        m.masked_fill_(mask_at(nq, nk, rule), 0.0)
+        return q, k, v, m
+    return attention_with(edit)
+
+
+def wrong_group(module, q, k, v, mask):
+    """Head h reads KV head h % n_kv instead of h / group."""
+    n_head, n_kv = q.shape[1], k.shape[1]
+    order = torch.argsort(torch.arange(n_head) % n_kv, stable=True)
+    return q[:, order], k, v, mask
+
+
+def bad_scale(module, q, k, v, mask):
+    cfg = module.config
+    f = (cfg.hidden_size / cfg.num_attention_heads / module.head_dim) ** -0.5
+    return q * f, k, v, mask
+
+
+def patched(module, name, fn):
+    class Patch:
+        def __enter__(self):
+            self.old = getattr(module, name)
+            setattr(module, name, fn(self.old))
+
+        def __exit__(self, *a):
+            setattr(module, name, self.old)
+    return Patch()
+
+
+def mutate_values(s, w, what):
+    w = {k: v.copy() for k, v in w.items()}
+    for k in w:
+        if what == "perm" and k.endswith("q_proj.weight"):
+            w[k] = permute(w[k], s["n_head"])
+        if what == "perm" and k.endswith("k_proj.weight"):
+            w[k] = permute(w[k], s["n_kv"])
+        if what == "perm k only" and k.endswith("k_proj.weight"):
+            w[k] = permute(w[k], s["n_kv"])
+        if what == "perm bias" and k.endswith("k_proj.bias"):
+            w[k] = permute(w[k], s["n_kv"])
+        if what == "no k bias" and k.endswith("k_proj.bias"):
+            w[k][:] = 0
+        if what == "no o bias" and k.endswith("o_proj.bias"):
+            w[k][:] = 0
+        if what == "q norm weight" and k.endswith("q_norm.weight"):
+            w[k][:] = 1
+        if what == "k norm weight" and k.endswith("k_norm.weight"):
+            w[k][:] = 1
+        if what == "lost channel" and k.endswith("0.mlp.down_proj.weight"):
+            w[k][:, -1] = 0
+        if what == "embedding as head" and k == "lm_head.weight":
+            w[k] = w["model.embed_tokens.weight"]
+    return w
+
+
+def interleaved(old):
+    def fn(q, k, cos, sin, unsqueeze_dim=1):
+        def swap(x):
+            h = x.shape[-1] // 2
+            return x.reshape(*x.shape[:-1], h, 2).transpose(-1, -2).reshape(x.shape)
+        return old(swap(q), swap(k), cos, sin, unsqueeze_dim)
+    return fn
+
+
+def shifted_positions(first):
+    def wrap(old):
+        def fwd(self, x, position_ids, *a, **kw):
+            return old(self, x, position_ids + (position_ids >= first).long(), *a, **kw)
+        return fwd
+    return wrap
+
+
+def no_q_norm():
+    """Qwen3 attention whose q_norm does nothing: k_norm is as it was."""
+    def wrap(old):
+        def init(self, config, layer_idx):
+            old(self, config, layer_idx)
+            self.q_norm.forward = lambda x: x
+        return init
+    return patched(modeling_qwen3.Qwen3Attention, "__init__", wrap)
+
+
+def mutations(out):
+    """A table for the README: model, mistake, prompts caught, how far."""
+    byname = {s["name"]: s for s in specs()}
+    tol = 0.002
+
+    def run(name, label, values=None, attention=attention_f16, change=None,
+            patch=None):
+        s = byname[name]
+        with open(os.path.join(out, "logits", name + ".json"), encoding="utf-8") as f:
+            gold = json.load(f)
+        s2 = dict(s, **(change or {}))
+        w = make_weights(s)
+        ids = golden_ids(max(PROMPT_LENGTHS), gold["n_vocab"])
+        set_attention(attention)
+        worst, caught = 0.0, []
+        with torch.no_grad(), patch or contextlib.nullcontext():
+            m = model_of_values(s2, mutate_values(s, w, values) if values else w)
+            lg = m(torch.tensor([ids])).logits[0]
+        set_attention(EAGER)
+        for p in gold["prompts"]:
+            d = max(abs(float(lg[p["n"] - 1, i]) - v)
+                    for i, v in p["f16"]["top"] + p["f16"]["fixed"])
+            worst = max(worst, d)
+            if d > tol:
+                caught.append(p["n"])
+        print("| %s | %s | %d of %d%s | %.3g |" % (
+            name, label, len(caught), len(gold["prompts"]),
+            " (from %d)" % caught[0] if caught else "", worst))
+
+    print("| model | mistake | prompts off by more than %g | largest |" % tol)
+    print("|---|---|---|---|")
+    for n in ("llama", "qwen3", "mistral"):
+        run(n, "none (noise of this measurement)")
+        run(n, "K and V not rounded to f16", attention=EAGER)
+    run("llama", "key 63 lost for later tiles", attention=hide(
+        lambda q, k: (k == 63) & (q >= 64)))
+    run("llama", "last key of every full tile lost", attention=hide(
+        lambda q, k: (k % 64 == 63) & (k // 64 < q // 64)))
+    run("llama", "first key of a tile invisible to its own row", attention=hide(
+        lambda q, k: (k % 64 == 0) & (k == q) & (q > 0)))
+    run("llama", "a row sees one key of the future inside its tile", attention=show(
+        lambda q, k: (k == q + 1) & (k // 64 == q // 64)))
+    run("llama", "key 1023 lost behind the span border", attention=hide(
+        lambda q, k: (k == 1023) & (q >= 1024)))
+    run("llama3", "key 1023 lost behind the span border", attention=hide(
+        lambda q, k: (k == 1023) & (q >= 1024)))
+    run("llama-linear", "key 1024 lost behind the span border", attention=hide(
+        lambda q, k: (k == 1024) & (q > 1024)))
+    run("mistral", "span 0 lost for rows of span 1", attention=hide(
+        lambda q, k: (k < 1024) & (q >= 1024)))
+    run("mistral", "a window of 1024 applied", attention=hide(
+        lambda q, k: k <= q - 1024))
+    run("llama", "eps 1e-5 instead of 2e-3", change={"eps": 1e-5})
+    run("qwen3", "eps 1e-6 instead of 5e-4", change={"eps": 1e-6})
+    run("qwen3", "q norm left out", patch=no_q_norm())
+    run("qwen3", "k norm weight left out", values="k norm weight")
+    run("qwen3-tied", "q norm weight left out", values="q norm weight")
+    run("llama", "rows of Wq and Wk taken as stored in GGUF", values="perm")
+    run("llama", "rows of Wk alone taken as stored", values="perm k only")
+    run("llama", "channels rotated in neighbouring pairs",
+        patch=patched(modeling_llama, "apply_rotary_pos_emb", interleaved))
+    run("llama", "positions one too high from token 64 on", patch=patched(
+        modeling_llama.LlamaRotaryEmbedding, "forward", shifted_positions(64)))
+    run("llama3", "positions one too high from token 1024 on", patch=patched(
+        modeling_llama.LlamaRotaryEmbedding, "forward", shifted_positions(1024)))
+    run("llama3", "llama3 scaling ignored", change={"rope": None})
+    run("llama3", "llama3 scaling with factor 8", change={
+        "rope": dict(byname["llama3"]["rope"], factor=8.0)})
+    run("llama3", "scores scaled by d_model / n_head", attention=attention_with(bad_scale))
+    run("llama-yarn", "yarn ignored", change={"rope": None})
+    run("llama-yarn", "yarn without its factor on cos and sin", change={
+        "rope": dict(byname["llama-yarn"]["rope"], attention_factor=1.0)})
+    run("llama-linear", "linear scaling ignored", change={"rope": None})
+    run("llama-bias", "K bias not un-permuted", values="perm bias")
+    run("llama-bias", "output bias left out", values="no o bias")
+    run("qwen2", "K bias left out", values="no k bias")
+    run("mistral", "heads h % n_kv instead of h / group",
+        attention=attention_with(wrong_group))
+    run("llama", "last channel of d_ff lost in layer 0", values="lost channel")
+    run("llama", "embedding used as output matrix", values="embedding as head")
+    run("llama", "rope theta 500000 instead of 10000", change={"theta": 500000.0})
+
+
 def main():
     ap = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     ap.add_argument("out")
-    ap.add_argument("--only", action="append")
+    ap.add_argument("--only", action="append", metavar="NAME")
+    ap.add_argument("--demo", metavar="GGUF")
+    ap.add_argument("--mutations", action="store_true")
     a = ap.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(0)
+    if a.demo:
+        demo(a.demo, a.out)
+        return 0
+    if a.mutations:
+        mutations(a.out)
+        return 0
     for s in specs():
         if a.only and s["name"] not in a.only:
             continue
