@@ -18,6 +18,7 @@
 #include <cag/error.h>
 #include <cag/kvc.h>
 #include <cag/model.h>
+#include <cag/probe.h>
 #include <cag/session.h>
 #include <cag/tokenizer.h>
 
