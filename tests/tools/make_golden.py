@@ -309,7 +309,7 @@ def tok_spm():
 def spec(name, arch, tok, *, d_model, d_ff, n_head, n_kv, d_head, n_layer=2,
          n_vocab=None, tied=False, eps=1e-3, theta=10000.0, rope=None,
          bias=False, hf="bf16", shards=1, gguf=("F32",), seed=1, full_f32=False,
-         new_rope_style=False, n_ctx=8192):
+         new_rope_style=False, head_copy=False, n_ctx=8192):
     return dict(locals())
 
 
@@ -343,9 +343,10 @@ def specs():
         spec("qwen3", "qwen3", q3, d_model=64, d_ff=96, n_head=3, n_kv=3,
              d_head=128, n_vocab=344, theta=1000000.0, eps=5e-4, hf="bf16", seed=17,
              gguf=("F16",)),
+        # tied, yet with a copy of the embedding as lm_head, as Qwen3-0.6B has it
         spec("qwen3-tied", "qwen3", q3, d_model=64, d_ff=64, n_head=4, n_kv=2,
              d_head=64, n_vocab=344, tied=True, theta=1000000.0, hf="f32",
-             full_f32=True, seed=18, new_rope_style=True),
+             full_f32=True, seed=18, new_rope_style=True, head_copy=True),
         spec("mistral", "mistral", spm, d_model=64, d_ff=96, n_head=6, n_kv=3,
              d_head=32, n_layer=3, hf="bf16", seed=19, gguf=("F16",)),
         # every legacy type in one file, d_model 320 = 10 blocks, d_ff 544 = 17
@@ -489,6 +490,8 @@ def write_hf(s, w, out):
         "chat_template": tk.template})
     dt = getattr(torch, TORCH_DTYPE[s["hf"]])
     t = {k: torch.from_numpy(v).to(dt).contiguous() for k, v in w.items()}
+    if s["head_copy"]:
+        t["lm_head.weight"] = t["model.embed_tokens.weight"].clone()
     if s["shards"] == 1:
         save_file(t, os.path.join(d, "model.safetensors"), metadata={"format": "pt"})
         return d
