@@ -6,7 +6,8 @@
  * transformers sets them.  An unknown construct is CAG_E_UNSUPPORTED naming
  * it and its line.  raise_exception('...') is CAG_E_MISMATCH with the
  * template's own message.  Time and memory are bounded: templates are
- * outside input (loops, recursion depth, output size are capped).
+ * outside input (loops, recursion depth, output size are capped; the error
+ * is CAG_E_LIMIT).
  */
 #ifndef TOKENIZER_JINJA_H
 #define TOKENIZER_JINJA_H
@@ -23,6 +24,28 @@ cag_status jinja_compile(const char *text, size_t n, const char *name,
 /* now_s: seconds since the epoch (UTC) that strftime_now formats */
 cag_status jinja_render(const struct jinja *t, const jv *vars, int64_t now_s,
                         struct buf *out, cag_error *err);
+
+/*
+ * Where the bytes of a rendered text come from.  Input is every string
+ * inside a list or an object of the variables (message contents, tool
+ * arguments, names, keys), but the values of "role" keys and the variables
+ * that are plain strings (bos_token).  Exact through +, ~,
+ * slices, split, strip, replace, join and captured blocks; other functions
+ * of mixed text call all of it input.
+ */
+struct jinja_span {
+    size_t end;        /* one behind the span's last byte */
+    bool   input;
+};
+struct jinja_spans {
+    struct jinja_span *s;    /* [n] heap, ascending, ending at the text's end */
+    size_t             n;
+};
+cag_status jinja_render_spans(const struct jinja *t, const jv *vars,
+                              int64_t now_s, struct buf *out,
+                              struct jinja_spans *spans, cag_error *err);
+void       jinja_spans_free(struct jinja_spans *s);
+
 /* did any variable of that name appear in the template? (enable_thinking) */
 bool       jinja_mentions(const struct jinja *t, const char *name);
 void       jinja_free(struct jinja *t);

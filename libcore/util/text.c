@@ -294,3 +294,13 @@ cag_status text_nfc(const char *s, size_t n, struct buf *out, cag_error *err)
         return cag_fail_nomem(err, "normalized text");
     return CAG_OK;
 }
+
+uint32_t text_lower(uint32_t cp)
+{
+    return (uint32_t)utf8proc_tolower((utf8proc_int32_t)cp);
+}
+
+uint32_t text_upper(uint32_t cp)
+{
+    return (uint32_t)utf8proc_toupper((utf8proc_int32_t)cp);
+}

@@ -26,4 +26,8 @@ void   utf8_sanitize(const char *s, size_t n, struct buf *out);
 /* Append NFC(s) to out; s is valid UTF-8.  Quick when already normal ASCII. */
 cag_status text_nfc(const char *s, size_t n, struct buf *out, cag_error *err);
 
+/* Simple case mapping of one character (utf8proc's), itself if it has none. */
+uint32_t text_lower(uint32_t cp);
+uint32_t text_upper(uint32_t cp);
+
 #endif
