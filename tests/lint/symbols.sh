@@ -1,5 +1,5 @@
 #!/bin/sh
-# Global symbols of libcag.a carry the prefix of their module, which is the
+# Global symbols of libcag.a carry the prefix of their module, which is
 # a word of the file's name or a known one; only cag_ ones
 # are visible to a program.
 exec perl -I. -e '

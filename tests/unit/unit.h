@@ -1,0 +1,19 @@
+/*
+ * unit.h - what every unit test includes first: cmocka and its needs.
+ */
+#ifndef TESTS_UNIT_H
+#define TESTS_UNIT_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+/* A loop head that runs its body with the first, second, ... allocation
+ * failing, until the body sets `done`. */
+#define FOR_EACH_FAULT(n, done) \
+    for (int64_t n = 1; !(done); n++)
+
+#endif
