@@ -742,6 +742,32 @@ static void foreign_files_are_named(void **state)
     assert_null(cag_file_kind("", 0));
 }
 
+/* tests/golden/bad/kvc-*: a file and, beside it, what must be said of it. */
+static void bad_files_say_why(void **state)
+{
+    (void)state;
+    static const char *const names[] = {
+        "empty", "truncated", "truncated-header", "version-2", "text-mode",
+        "gguf", "git-lfs", "llama-session", "flipped-header",
+    };
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char       file[80];
+        struct buf want;
+        cag_kvc   *k = NULL;
+        cag_error  err = CAG_ERROR_INIT;
+
+        snprintf(file, sizeof file, "tests/golden/bad/kvc-%s.msg", names[i]);
+        want = fix_read(file);
+        snprintf(file, sizeof file, "tests/golden/bad/kvc-%s.kvc", names[i]);
+        assert_int_not_equal(cag_kvc_open(file, &k, &err), CAG_OK);
+        buf_truncate(&want, want.size - 1);      /* the newline */
+        assert_string_equal(err.msg, want.data);
+        assert_string_equal(err.file, file);
+        buf_free(&want);
+    }
+}
+
 static void missing_file(void **state)
 {
     (void)state;
@@ -778,6 +804,7 @@ int main(void)
         T(bad_tokenizer_is_an_error),
         T(every_allocation_failure),
         T(foreign_files_are_named),
+        T(bad_files_say_why),
         T(missing_file),
     };
 
