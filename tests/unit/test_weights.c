@@ -1,0 +1,375 @@
+/*
+ * test_weights.c - names to roles; a tensor that is missing, left over or of
+ * another shape is named.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "model/weights.h"
+#include "tests/unit/gguf_make.h"
+#include "util/mem.h"
+
+/* Parse m, read its configuration and weights. */
+static cag_status load(struct gm *m, struct gguf **g, struct model_config *c,
+                       struct arena *a, struct model_weights *w,
+                       cag_error *err)
+{
+    cag_status st;
+
+    gm_finish(m);
+    st = gguf_parse(m->file.data, m->file.size, "t.gguf", g, err);
+    if (!st)
+        st = config_from_gguf(*g, c, err);
+    if (!st)
+        st = weights_from_gguf(*g, c, a, w, err);
+    return st;
+}
+
+static void refused(struct gm *m, cag_status want, const char *msg)
+{
+    cag_error err = CAG_ERROR_INIT;
+    struct model_weights w = { 0 };
+    struct model_config c;
+    struct arena a = { 0 };
+    struct gguf *g = NULL;
+    cag_status st = load(m, &g, &c, &a, &w, &err);
+
+    if (st != want || !strstr(err.msg, msg))
+        print_message("%s: %s (wanted %s)\n", cag_status_name(st), err.msg,
+                      msg);
+    assert_int_equal(st, want);
+    assert_non_null(strstr(err.msg, msg));
+    assert_null(w.layer);
+    gguf_close(g);
+    arena_release(&a);
+    gm_free(m);
+}
+
+/* Row r of the mathematics, as struct wmat says where it is stored. */
+static float first_of_row(const struct wmat *w, int r)
+{
+    int d = 2 * w->perm_half, j = d ? r % d : 0;
+    uint32_t bits;
+    float f;
+
+    if (d)
+        r += j % w->perm_half * 2 + j / w->perm_half - j;
+    bits = rd_le32(w->data + (size_t)r * w->row_bytes);
+    memcpy(&f, &bits, 4);
+    return f;
+}
+
+static void reads_gguf(void **state)
+{
+    cag_error err = CAG_ERROR_INIT;
+    struct model_weights w = { 0 };
+    struct model_config c;
+    struct arena a = { 0 };
+    struct gguf *g = NULL;
+    struct gm m;
+
+    (void)state;
+    gm_init(&m);
+    gm_model_keys(&m, "llama");
+    gm_model_tensors(&m, NULL);
+    assert_int_equal(load(&m, &g, &c, &a, &w, &err), CAG_OK);
+    assert_int_equal(w.embed.n_out, 8);
+    assert_int_equal(w.embed.d_in, 32);
+    assert_int_equal(w.embed.row_bytes, 128);
+    assert_ptr_not_equal(w.head.data, w.embed.data);
+    assert_int_equal(w.layer[0].wq.perm_half, 8);
+    assert_int_equal(w.layer[0].wk.perm_half, 8);
+    assert_int_equal(w.layer[0].wk.n_out, 16);
+    assert_int_equal(w.layer[0].wv.perm_half, 0);
+    assert_int_equal(w.layer[0].w_down.d_in, 64);
+    assert_null(w.layer[0].bq);
+    assert_null(w.layer[0].q_norm);
+    assert_true(w.layer[0].attn_norm[3] == 3.0f / 16);
+    /* stored row 1 holds channel 8: rows are pairs */
+    assert_true(first_of_row(&w.layer[0].wq, 8) == 32.0f / 16);
+    assert_true(first_of_row(&w.layer[0].wq, 1) == 64.0f / 16);
+    assert_true(first_of_row(&w.layer[0].wq, 16) == 16 * 32.0f / 16);
+    assert_true(first_of_row(&w.layer[0].wv, 1) == 32.0f / 16);
+    gguf_close(g);
+    arena_release(&a);
+    gm_free(&m);
+}
+
+/* A head that is not there is the embedding (B74). */
+static void ties_the_head(void **state)
+{
+    cag_error err = CAG_ERROR_INIT;
+    struct model_weights w = { 0 };
+    struct model_config c;
+    struct arena a = { 0 };
+    struct gguf *g = NULL;
+    struct gm m;
+
+    (void)state;
+    gm_init(&m);
+    gm_model_keys(&m, "llama");
+    gm_model_tensors(&m, "output.weight");
+    assert_int_equal(load(&m, &g, &c, &a, &w, &err), CAG_OK);
+    assert_true(c.tied);
+    assert_ptr_equal(w.head.data, w.embed.data);
+    assert_int_equal(w.head.n_out, 8);
+    gguf_close(g);
+    arena_release(&a);
+    gm_free(&m);
+}
+
+/* qwen2 has biases and no permutation; llama's biases are put in order. */
+static void reads_biases(void **state)
+{
+    static const char *const archs[] = { "qwen2", "llama" };
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < 2; i++) {
+        cag_error err = CAG_ERROR_INIT;
+        struct model_weights w = { 0 };
+        struct model_config c;
+        struct arena a = { 0 };
+        struct gguf *g = NULL;
+        struct gm m;
+
+        gm_init(&m);
+        gm_model_keys(&m, archs[i]);
+        gm_model_tensors(&m, NULL);
+        gm_tensor(&m, "blk.0.attn_q.bias", GGUF_F32, 32, 0);
+        gm_tensor(&m, "blk.0.attn_k.bias", GGUF_F32, 16, 0);
+        gm_tensor(&m, "blk.0.attn_v.bias", GGUF_F32, 16, 0);
+        assert_int_equal(load(&m, &g, &c, &a, &w, &err), CAG_OK);
+        assert_int_equal(w.layer[0].wq.perm_half, i ? 8 : 0);
+        assert_true(w.layer[0].bq[1] == (i ? 2.0f : 1.0f) / 16);
+        assert_true(w.layer[0].bq[8] == (i ? 1.0f : 8.0f) / 16);
+        assert_true(w.layer[0].bq[17] == (i ? 18.0f : 17.0f) / 16);
+        assert_true(w.layer[0].bv[1] == 1.0f / 16);
+        assert_null(w.layer[0].bo);
+        gguf_close(g);
+        arena_release(&a);
+        gm_free(&m);
+    }
+}
+
+/* Every tensor of the model missing in turn. */
+static void names_the_missing(void **state)
+{
+    static const char *const names[] = {
+        "output_norm.weight", "blk.0.attn_norm.weight",
+        "blk.0.ffn_norm.weight", "blk.0.attn_q.weight",
+        "blk.0.attn_k.weight", "blk.0.attn_v.weight",
+        "blk.0.attn_output.weight", "blk.0.ffn_gate.weight",
+        "blk.0.ffn_up.weight", "blk.0.ffn_down.weight",
+    };
+    char msg[96];
+    struct gm m;
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < sizeof names / sizeof *names; i++) {
+        gm_init(&m);
+        gm_model_keys(&m, "llama");
+        gm_model_tensors(&m, names[i]);
+        snprintf(msg, sizeof msg, "tensor %s is missing", names[i]);
+        refused(&m, CAG_E_FORMAT, msg);
+    }
+    gm_init(&m);
+    gm_model_keys(&m, "qwen2");
+    gm_model_tensors(&m, NULL);
+    refused(&m, CAG_E_FORMAT, "tensor blk.0.attn_q.bias is missing");
+    gm_init(&m);
+    gm_model_keys(&m, "qwen3");
+    gm_model_tensors(&m, NULL);
+    refused(&m, CAG_E_FORMAT, "tensor blk.0.attn_q_norm.weight is missing");
+}
+
+/* B81: a tensor that is left over is an error that names it. */
+static void names_the_unused(void **state)
+{
+    static const char *const names[] = {
+        "blk.1.attn_q.weight", "blk.0.attn_q_norm.weight",
+        "blk.0.ffn_gate.bias", "blk.0.attn_rot_embd", "mtp.weight",
+    };
+    char msg[96];
+    struct gm m;
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < sizeof names / sizeof *names; i++) {
+        gm_init(&m);
+        gm_model_keys(&m, "llama");
+        gm_model_tensors(&m, NULL);
+        gm_tensor(&m, names[i], GGUF_F32, 16, 0);
+        snprintf(msg, sizeof msg, "tensor %s has no place", names[i]);
+        refused(&m, CAG_E_UNSUPPORTED, msg);
+    }
+}
+
+static void names_the_shape(void **state)
+{
+    struct gm m;
+
+    (void)state;
+    gm_init(&m);
+    gm_model_keys(&m, "llama");
+    gm_model_tensors(&m, "blk.0.attn_k.weight");
+    gm_tensor(&m, "blk.0.attn_k.weight", GGUF_F32, 32, 32);
+    refused(&m, CAG_E_FORMAT,
+            "attn_k.weight has the shape [32, 32], expected [16, 32]");
+    gm_init(&m);
+    gm_model_keys(&m, "llama");
+    gm_model_tensors(&m, "blk.0.ffn_down.weight");
+    gm_tensor(&m, "blk.0.ffn_down.weight", GGUF_F32, 32, 64);
+    refused(&m, CAG_E_FORMAT, "[64, 32], expected [32, 64]");
+    gm_init(&m);
+    gm_model_keys(&m, "llama");
+    gm_model_tensors(&m, "blk.0.attn_norm.weight");
+    gm_tensor(&m, "blk.0.attn_norm.weight", GGUF_F32, 31, 0);
+    refused(&m, CAG_E_FORMAT, "[31], expected [32]");
+    gm_init(&m);
+    gm_model_keys(&m, "llama");
+    gm_model_tensors(&m, "blk.0.attn_norm.weight");
+    gm_tensor(&m, "blk.0.attn_norm.weight", GGUF_Q8_0, 32, 0);
+    refused(&m, CAG_E_UNSUPPORTED, "attn_norm.weight has type Q8_0");
+    gm_init(&m);
+    gm_model_keys(&m, "llama");
+    gm_model_tensors(&m, "output.weight");
+    gm_tensor(&m, "output.weight", GGUF_F32, 32, 7);
+    refused(&m, CAG_E_FORMAT, "output.weight has the shape [7, 32]");
+}
+
+/* ----------------------------------------------------------- safetensors */
+
+/* A Hugging Face model of no layers' worth: only the ends, one layer less. */
+static cag_status load_ends(const char *tensors, size_t n_data, bool tied,
+                            struct model_weights *w, struct arena *a,
+                            struct st **s, struct buf *b, cag_error *err)
+{
+    struct model_config c = { .arch = ARCH_LLAMA, .n_layer = 0, .n_head = 1,
+        .n_kv_head = 1, .d_head = 8, .d_model = 8, .d_ff = 8, .n_vocab = 2,
+        .tied = tied };
+    uint8_t len[8];
+    cag_status st;
+    size_t i;
+
+    rd_put64(len, strlen(tensors));
+    buf_add(b, len, 8);
+    buf_str(b, tensors);
+    for (i = 0; i < n_data; i++)
+        buf_char(b, (char)i);
+    st = st_parse(b->data, b->size, "m.safetensors", s, err);
+    return st ? st : weights_from_st(*s, &c, a, w, err);
+}
+
+#define NORM "\"model.norm.weight\":{\"dtype\":\"F16\",\"shape\":[8]," \
+             "\"data_offsets\":[0,16]}"
+#define EMBED "\"model.embed_tokens.weight\":{\"dtype\":\"BF16\"," \
+              "\"shape\":[2,8],\"data_offsets\":[16,48]}"
+#define HEAD "\"lm_head.weight\":{\"dtype\":\"BF16\",\"shape\":[2,8]," \
+             "\"data_offsets\":[48,80]}"
+#define INV "\"model.layers.0.self_attn.rotary_emb.inv_freq\":{\"dtype\":" \
+            "\"F32\",\"shape\":[4],\"data_offsets\":[80,96]}"
+
+static void ties_like_transformers(void **state)
+{
+    static const struct {
+        const char *tensors; bool tied; const char *msg;
+        int head, embed;     /* offset of the first byte's value */
+    } cases[] = {
+        { "{" NORM "," EMBED "," HEAD "}", false, NULL, 48, 16 },
+        { "{" NORM "," EMBED "," HEAD "}", true, NULL, 48, 16 },
+        { "{" NORM "," EMBED "}", true, NULL, 16, 16 },
+        { "{" NORM "," HEAD "}", true, NULL, 48, 48 },
+        { "{" NORM "," EMBED "," HEAD "," INV "}", false, NULL, 48, 16 },
+        { "{" NORM "," EMBED "}", false,
+          "lm_head.weight is missing, and tie_word_embeddings", 0, 0 },
+        { "{" NORM "," HEAD "}", false,
+          "model.embed_tokens.weight is missing", 0, 0 },
+        { "{" NORM "}", true, "model.embed_tokens.weight is missing", 0, 0 },
+        { "{" EMBED "}", true, "model.norm.weight is missing", 0, 0 },
+    };
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < sizeof cases / sizeof *cases; i++) {
+        cag_error err = CAG_ERROR_INIT;
+        struct model_weights w = { 0 };
+        struct arena a = { 0 };
+        struct buf b = BUF_INIT;
+        struct st *s = NULL;
+        cag_status st = load_ends(cases[i].tensors, 96, cases[i].tied, &w,
+                                  &a, &s, &b, &err);
+
+        if (cases[i].msg) {
+            assert_int_equal(st, CAG_E_FORMAT);
+            assert_non_null(strstr(err.msg, cases[i].msg));
+        } else {
+            if (st)
+                print_message("%s\n", err.msg);
+            assert_int_equal(st, CAG_OK);
+            assert_int_equal(w.head.data[0], cases[i].head);
+            assert_int_equal(w.embed.data[0], cases[i].embed);
+            assert_int_equal(w.head.perm_half, 0);
+            /* f16 subnormals, then a normal number */
+            assert_true(w.out_norm[0] == 0x0100 * 0x1p-24f);
+            assert_true(w.out_norm[1] == 0x0302 * 0x1p-24f);
+            assert_true(w.out_norm[2] == 0x0504 * 0x1p-24f);
+        }
+        st_close(s);
+        arena_release(&a);
+        buf_free(&b);
+    }
+}
+
+static void survives_oom(void **state)
+{
+    struct gm m;
+    cag_error err = CAG_ERROR_INIT;
+    int64_t n, live;
+    cag_status st = CAG_E_NOMEM;
+
+    (void)state;
+    gm_init(&m);
+    gm_model_keys(&m, "llama");
+    gm_model_tensors(&m, NULL);
+    gm_finish(&m);
+    live = mem_live();
+    for (n = 1; st; n++) {
+        struct model_weights w = { 0 };
+        struct model_config c;
+        struct arena a = { 0 };
+        struct gguf *g = NULL;
+
+        assert_int_equal(gguf_parse(m.file.data, m.file.size, "t", &g, &err),
+                         CAG_OK);
+        assert_int_equal(config_from_gguf(g, &c, &err), CAG_OK);
+        mem_fault(n, false);
+        st = weights_from_gguf(g, &c, &a, &w, &err);
+        mem_fault(0, false);
+        if (st)
+            assert_int_equal(st, CAG_E_NOMEM);
+        gguf_close(g);
+        arena_release(&a);
+        assert_int_equal(mem_live(), live);
+    }
+    assert_true(n > 2);
+    gm_free(&m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(reads_gguf), cmocka_unit_test(ties_the_head),
+        cmocka_unit_test(reads_biases), cmocka_unit_test(names_the_missing),
+        cmocka_unit_test(names_the_unused), cmocka_unit_test(names_the_shape),
+        cmocka_unit_test(ties_like_transformers),
+        cmocka_unit_test(survives_oom),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
