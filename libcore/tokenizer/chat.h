@@ -15,6 +15,11 @@
  *   suffix  template text after the question, up to where the model answers,
  *           for thinking off and thinking on (equal if the template does not
  *           know the switch)
+ *
+ * Where a template has no system role, or no special token between it and
+ * the question (Gemma, Mistral, Llama 2), the knowledge is a first user
+ * turn that the assistant acknowledged: user(body) assistant(CHAT_ACK)
+ * user(question).  lead, body, mid and suffix mean the same.
  */
 #ifndef TOKENIZER_CHAT_H
 #define TOKENIZER_CHAT_H
@@ -23,35 +28,50 @@
 
 #include "util/json.h"
 
+#define CHAT_ACK "Understood."
+
+#define CHAT_TRIM_LEFT  1u
+#define CHAT_TRIM_RIGHT 2u
+
 struct chat_cut {
     char  *lead, *mid, *suffix[2];    /* heap, NUL-terminated; [1] = think */
+    char  *border;                    /* the special token that mid_cached
+                                         ends with                         */
     size_t mid_cached;
-    bool   trims_body, trims_question;  /* the template strips whitespace */
-    bool   body_in_user_turn;         /* no system role: knowledge goes
-                                         first in the user turn            */
-    bool   ack_turns;                 /* user(knowledge) / assistant(ack) /
-                                         user(question) had to be used     */
-    bool   knows_thinking;
+    unsigned body_trim, question_trim;  /* CHAT_TRIM_*: where the template
+                                         strips white space                */
+    bool   ack_turns;                 /* the knowledge is a user turn of its
+                                         own, acknowledged                 */
+    bool   knows_thinking;            /* suffix[1] differs                 */
+    int32_t end_of_turn;              /* the special token written behind an
+                                         assistant's message, -1 if none   */
 };
 
 /*
  * Cut a template.  t gives bos/eos text and tells special tokens.
  * now_s: the frozen date.  Errors: CAG_E_UNSUPPORTED naming the construct
  * and the ways out (--chat-template, --chat-template-file).
+ *
+ * A thinking switch that changes the text before the question (SmolLM3)
+ * cannot be decided when asking: it is then off, and knows_thinking false.
  */
 cag_status chat_cut_make(const char *template_text, const cag_tokenizer *t,
                          int64_t now_s, struct chat_cut *out, cag_error *err);
 void       chat_cut_release(struct chat_cut *c);
 
 /* Built-in templates for --chat-template NAME; NULL if unknown.  Names:
- * chatml, llama3, qwen3, mistral, ... ; chat_builtin_name(i) lists them. */
+ * chatml, llama3, qwen3, mistral, ... ; chat_builtin_name(i) lists them,
+ * NULL behind the last. */
 const char *chat_builtin(const char *name);
 const char *chat_builtin_name(int i);
 
 /*
- * Render a whole conversation: messages is a JSON array of {role, content}.
- * Contents are tokenized as plain text, the rest as template text: the
- * pieces (heap, in order) say which is which.
+ * Render a whole conversation: messages is a JSON array of {role, content},
+ * content a string or an array of parts.  Contents are tokenized as plain
+ * text, the rest as template text: the pieces (heap, in order) say which is
+ * which.  The engine follows where every byte came from (jinja.h), so this
+ * is exact even where a template cuts contents apart ("</think>").  A role
+ * is template text and must be [a-z_]+ (else CAG_E_FORMAT).
  */
 struct chat_pieces {
     cag_text *piece;    /* [n]; texts point into text */
@@ -64,5 +84,9 @@ cag_status chat_render(const char *template_text, const cag_tokenizer *t,
                        bool think, int64_t now_s, struct chat_pieces *out,
                        cag_error *err);
 void       chat_pieces_release(struct chat_pieces *p);
+
+/* Text without the white space that Python's str.strip() removes on the
+ * sides asked for: returns its first byte, *n becomes its length. */
+const char *chat_strip(const char *s, size_t *n, unsigned sides);
 
 #endif
