@@ -56,6 +56,7 @@ BATS     := $(wildcard tests/cli/*.bats)
 LINT     := $(wildcard tests/lint/*.sh)
 MAN      := $(wildcard man/*.[1-8])
 EXAMPLES := $(wildcard examples/*.*)
+EX_DOCS  := $(wildcard examples/docs/*)
 BIN      := $(TOOLS:%=$(B)/%)
 
 DEMO_MODEL  = models/SmolLM2-135M-Instruct.Q4_1.gguf
@@ -210,6 +211,8 @@ install: all ## DESTDIR= PREFIX=/usr/local: tools, library, headers, manual, exa
 	    install -D -m 644 $$m $(DESTDIR)$(MANDIR)/man$${m##*.}/$${m##*/} || exit 1; done
 	install -m 644 LICENSE $(wildcard README.md CHANGELOG.md) $(DESTDIR)$(DOCDIR)
 	$(if $(EXAMPLES),install -m 644 $(EXAMPLES) $(DESTDIR)$(DOCDIR)/examples)
+	install -d $(DESTDIR)$(DOCDIR)/examples/docs
+	$(if $(EX_DOCS),install -m 644 $(EX_DOCS) $(DESTDIR)$(DOCDIR)/examples/docs)
 
 uninstall: ## remove what install put there
 	rm -f $(TOOLS:%=$(DESTDIR)$(BINDIR)/%) $(DESTDIR)$(LIBDIR)/libcag.a
