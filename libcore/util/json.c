@@ -14,6 +14,7 @@
  */
 #include "util/json.h"
 
+#include <float.h>
 #include <jansson.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -498,7 +499,10 @@ static void dump_real(double v, struct buf *out)
 {
     char text[40];
 
-    for (int digits = 15; digits <= 17; digits++) {
+    /* %g drops zeros, so 15 digits are the shortest form of most; numbers
+     * near zero have fewer good digits */
+    int digits = v > -DBL_MIN && v < DBL_MIN ? 1 : 15;
+    for (; digits <= 17; digits++) {
         snprintf(text, sizeof text, "%.*g", digits, v);
         if (strtod(text, NULL) == v)
             break;

@@ -4,9 +4,9 @@
  * The prefix is jv_ because jansson's own symbols begin with json_.
  * Reading: duplicate keys, bad UTF-8, trailing bytes are refused; \u0000 is
  * allowed.  An integer beyond 64 bits is a real (transformers writes
- * model_max_length as 10^30).  Errors give file, line and column.  Getters never fail hard:
- * a missing key or another type gives the default, unless a jv_need_*
- * function is used, which fills err with the key's path.
+ * model_max_length as 10^30).  Errors give file, line and column.  Getters
+ * never fail hard: a missing key or another type gives the default, unless
+ * a jv_need_* function is used, which fills err and names the key.
  * Writing: jv_dump keeps the insertion order; jv_dump_canonical sorts keys
  * bytewise without spaces, raw UTF-8, and refuses reals (kvc(5), META).
  *
