@@ -56,6 +56,7 @@ static float softmax(float s[KV_TILE], int n_key, float *m, float *l)
         if (s[t] > mn)
             mn = s[t];
     }
+    mn = mn + 0.0f;
     for (int t = 0; t < KV_TILE; t++)
         s[t] = exp2_scalar(s[t] - mn);
     for (int j = 0; j < 16; j++)

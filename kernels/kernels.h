@@ -144,7 +144,7 @@ enum { KV_F16 = 1, KV_F32 = 0 };
  * state untouched):
  *   s[t]  = chain over c ascending of fmaf(q[c], k[t][c], s), from 0
  *   s[t]  = -inf where not visible
- *   mt    = max over t of s[t];  mn = max(m, mt)
+ *   mt    = max over t of s[t];  mn = max(m, mt) + 0   (no -0 in m)
  *   p[t]  = exp2(s[t] - mn);     a = exp2(m - mn)
  *   l     = fmaf(l, a, sum of p)   sum: lane j of 16 is ((p[j] + p[16+j])
  *                                  + p[32+j]) + p[48+j]; then fold
@@ -218,7 +218,8 @@ struct kernels {
      * is signed, -(dmin * mn) of Q4_K and Q5_K, -32 * f of Q6_K):
      *   quad j of 8: n = sum of u[i] * q[i] over i = 4j .. 4j+3, exact;
      *   acc[8 * (b % 2) + j] = fmaf((float)n, f * s, that), 16 lanes from 0;
-     *   off[b % 8] = fmaf(o, s * (float)(sum of q), that), 8 lanes from 0
+     *   off[b % 8] = fmaf(o, s * (float)(sum of q), that), 8 lanes from 0;
+     *   the blocks are filled up to a multiple of 8 with o = 0 and sum = 0
      *   (Q6_K: f of the half that quad j lies in; halves h of 16 with their
      *   own sums: off[(2b + h) % 8]).
      * y = fold of 8 lanes (acc[j] + acc[8 + j]) + off[j]; Q8_0: no off.

@@ -131,6 +131,8 @@ static float dot_int(const void *xq, const struct kmat *w,
             off[i % 8] = fmaf(k.m[h], sum[i], off[i % 8]);
         }
     }
+    for (int i = n_half * nb; i % 8; i++)
+        off[i % 8] = fmaf(0.0f, 0.0f, off[i % 8]);
     for (int j = 0; j < 8; j++) {
         acc[j] = acc[j] + acc[8 + j];
         if (w->type != KT_Q8_0)

@@ -1,0 +1,323 @@
+/*
+ * attention_simd.h - attention in the vectors of simd_<set>.h; included once
+ * by attention_<set>.c, which sets MR, the rows of a block, and ACC_REGS, the
+ * registers for accumulators.
+ *
+ * Both products have the shape of the gemm's micro-kernel: lanes are keys
+ * (scores) or channels (values), q and p are broadcast as they lie, so
+ * nothing is packed.  A block of MR rows goes through scores, softmax and
+ * values while its 64 scores a row are in L1; the tile stays there too.
+ *
+ * With more than one block of rows a f16 tile is first expanded to f32 in the
+ * scratch; with one, every element is used once and is converted on its way.
+ * Few rows take four vectors of the tile at a time, not two: chains enough
+ * to hide the latency of fma.
+ */
+#ifndef KERNELS_ATTENTION_SIMD_H
+#define KERNELS_ATTENTION_SIMD_H
+
+#include <math.h>
+
+enum {
+    D_MAX = 512,
+    TV = KV_TILE / VW,       /* vectors in 64 scores */
+    GV = 16 / VW,            /* vectors in 16 keys   */
+    MR_PAD = (MR + VW - 1) / VW * VW
+};
+
+INLINE VF load_kv(const void *p, size_t i, const int kv_type)
+{
+    if (kv_type == KV_F16)
+        return v_load_f16((const uint16_t *)p + i);
+    return v_load((const float *)p + i);
+}
+
+INLINE VF load_kv_n(const void *p, size_t i, int n, const int kv_type)
+{
+    if (kv_type == KV_F16)
+        return v_load_f16_n((const uint16_t *)p + i, n);
+    return v_load_n((const float *)p + i, n);
+}
+
+/* s[r][t] for nr rows and nv vectors of keys from vector v0 on */
+INLINE void scores(float *s, const float *q, size_t ldq, const void *k,
+                   int d_head, int v0, const int kv_type, const int nr,
+                   const int nv)
+{
+    VF c[MR][4];
+    size_t at[4];
+
+#pragma GCC unroll 4
+    for (int v = 0; v < nv; v++)
+        at[v] = (size_t)((v0 + v) / GV * d_head * 16 + (v0 + v) % GV * VW);
+#pragma GCC unroll 16
+    for (int r = 0; r < nr; r++)
+#pragma GCC unroll 4
+        for (int v = 0; v < nv; v++)
+            c[r][v] = v_zero();
+    for (int i = 0; i < d_head; i++) {
+        VF b[4];
+
+#pragma GCC unroll 4
+        for (int v = 0; v < nv; v++)
+            b[v] = load_kv(k, at[v] + (size_t)i * 16, kv_type);
+#pragma GCC unroll 16
+        for (int r = 0; r < nr; r++) {
+            VF a = v_bcast(q + (size_t)r * ldq + i);
+
+#pragma GCC unroll 4
+            for (int v = 0; v < nv; v++)
+                c[r][v] = v_fma(a, b[v], c[r][v]);
+        }
+    }
+#pragma GCC unroll 16
+    for (int r = 0; r < nr; r++)
+#pragma GCC unroll 4
+        for (int v = 0; v < nv; v++)
+            v_store(s + r * KV_TILE + (v0 + v) * VW, c[r][v]);
+}
+
+/*
+ * o[r][0 .. nv * VW) for nr rows; v points at the first channel of key 0.
+ * nv > 1: whole groups of 32 channels.  nv = 1: the last, narrower group of
+ * the given width, of which n channels are left.
+ */
+INLINE void values(float *o, int ldo, const float *p, const float *a,
+                   const bool *skip, const void *tile, size_t at, int width,
+                   int n, const int kv_type, const int nr, const int nv)
+{
+    VF c[MR][4];
+
+#pragma GCC unroll 16
+    for (int r = 0; r < nr; r++)
+#pragma GCC unroll 4
+        for (int j = 0; j < nv; j++)
+            c[r][j] = v_mul(nv > 1 ? v_load(o + r * ldo + j * VW)
+                                   : v_load_n(o + r * ldo, n),
+                            v_bcast(a + r));
+    for (int t = 0; t < KV_TILE; t++, at += (size_t)width) {
+        VF b[4];
+
+#pragma GCC unroll 4
+        for (int j = 0; j < nv; j++)
+            b[j] = nv > 1 ? load_kv(tile, at + (size_t)(j * VW % 32 +
+                                        j * VW / 32 * 32 * KV_TILE), kv_type)
+                          : load_kv_n(tile, at, n, kv_type);
+#pragma GCC unroll 16
+        for (int r = 0; r < nr; r++) {
+            VF w = v_bcast(p + r * KV_TILE + t);
+
+#pragma GCC unroll 4
+            for (int j = 0; j < nv; j++)
+                c[r][j] = v_fma(w, b[j], c[r][j]);
+        }
+    }
+#pragma GCC unroll 16
+    for (int r = 0; r < nr; r++) {
+        if (skip[r])
+            continue;
+#pragma GCC unroll 4
+        for (int j = 0; j < nv; j++) {
+            if (nv > 1)
+                v_store(o + r * ldo + j * VW, c[r][j]);
+            else
+                v_store_n(o + r * ldo, c[r][j], n);
+        }
+    }
+}
+
+/*
+ * Scores to weights, in s; a = factor of the old state, m and l updated.
+ * A row that sees no key of the tile is marked to be skipped.
+ */
+static void softmax(float *s, const struct attn_job *job, int r0, int nr,
+                    int64_t key0, float *a, bool *skip)
+{
+    float mn[MR_PAD], mo[MR_PAD], sum[MR_PAD], lo[MR_PAD];
+
+    for (int r = 0; r < MR_PAD; r++)
+        mn[r] = mo[r] = sum[r] = lo[r] = 0.0f;
+    for (int r = 0; r < nr; r++) {
+        int64_t n = (int64_t)job->last[r0 + r] - key0 + 1;
+        float *row = s + r * KV_TILE, mt;
+        VF v[TV], top, lane[GV];
+
+        skip[r] = n <= 0;
+        if (skip[r])
+            continue;
+        for (int j = 0; j < TV; j++)
+            v[j] = v_load(row + j * VW);
+        if (n < KV_TILE)
+            for (int j = 0; j < TV; j++) {
+                int keep = (int)n - j * VW;
+
+                v[j] = v_keep_n(v[j], v_set1(-INFINITY),
+                                keep < 0 ? 0 : keep < VW ? keep : VW);
+            }
+        top = v_max(v[0], v[1]);
+        for (int j = 2; j < TV; j++)
+            top = v_max(top, v[j]);
+        mt = v_hmax(top);
+        mo[r] = job->m[r0 + r];
+        lo[r] = job->l[r0 + r];
+        mn[r] = (mt > mo[r] ? mt : mo[r]) + 0.0f;
+        for (int j = 0; j < TV; j++) {
+            v[j] = v_exp2(v_sub(v[j], v_set1(mn[r])));
+            v_store(row + j * VW, v[j]);
+        }
+        for (int j = 0; j < GV; j++)
+            lane[j] = v_add(v_add(v_add(v[j], v[GV + j]), v[2 * GV + j]),
+                            v[3 * GV + j]);
+        sum[r] = v_fold16(lane);
+    }
+    for (int r = 0; r < nr; r += VW) {
+        VF f = v_exp2(v_sub(v_load(mo + r), v_load(mn + r)));
+
+        v_store(a + r, f);
+        v_store(lo + r, v_fma(v_load(lo + r), f, v_load(sum + r)));
+    }
+    for (int r = 0; r < nr; r++)
+        if (!skip[r]) {
+            job->m[r0 + r] = mn[r];
+            job->l[r0 + r] = lo[r];
+        }
+}
+
+/* nr rows from r0 over one tile */
+INLINE void block(const struct attn_job *job, int r0, int64_t key0,
+                  const void *k, const void *v, float *s, const int kv_type,
+                  const int nr)
+{
+    const float *q = job->q + (size_t)r0 * job->ldq;
+    const int d = job->d_head, full = d / 32 * 32;
+    const int wide = nr * 4 <= ACC_REGS ? 4 : 2;
+    float *o = job->o + (size_t)r0 * (size_t)d;
+    float a[MR_PAD];
+    bool skip[MR_PAD];
+    int c = 0;
+
+    for (int j = 0; j < TV; j += wide)
+        scores(s, q, job->ldq, k, d, j, kv_type, nr, wide);
+    softmax(s, job, r0, nr, key0, a, skip);
+    for (; wide == 4 && c + 4 * VW <= full; c += 4 * VW)
+        values(o + c, d, s, a, skip, v, (size_t)(c * KV_TILE), 32, 0,
+               kv_type, nr, 4);
+    for (; c < full; c += 2 * VW)
+        values(o + c, d, s, a, skip, v,
+               (size_t)(c / 32 * 32 * KV_TILE + c % 32), 32, 0, kv_type, nr,
+               2);
+    for (; c < d; c += VW)
+        values(o + c, d, s, a, skip, v,
+               (size_t)(full * KV_TILE + c - full), d - full,
+               d - c < VW ? d - c : VW, kv_type, nr, 1);
+}
+
+#define BLOCK_CASE(n)                                              \
+    case n:                                                        \
+        if (kv_type == KV_F16)                                     \
+            block(job, r0, key0, k, v, s, KV_F16, n);              \
+        else                                                       \
+            block(job, r0, key0, k, v, s, KV_F32, n);              \
+        break
+
+static void block_any(const struct attn_job *job, int r0, int64_t key0,
+                      const void *k, const void *v, float *s, int kv_type,
+                      int nr)
+{
+    switch (nr) {
+    BLOCK_CASE(1);
+    BLOCK_CASE(2);
+    BLOCK_CASE(3);
+    BLOCK_CASE(4);
+    BLOCK_CASE(5);
+    BLOCK_CASE(6);
+#if MR > 6
+    BLOCK_CASE(7);
+    BLOCK_CASE(8);
+    BLOCK_CASE(9);
+    BLOCK_CASE(10);
+    BLOCK_CASE(11);
+    BLOCK_CASE(12);
+    BLOCK_CASE(13);
+    BLOCK_CASE(14);
+#endif
+    }
+}
+
+static const float *expand(float *out, const uint16_t *tile, int n)
+{
+    for (int i = 0; i < n; i += VW)
+        v_store(out + i, v_load_f16(tile + i));
+    return out;
+}
+
+static void attention(const struct attn_job *job)
+{
+    int n = job->d_head * KV_TILE, n_block = (job->n_row + MR - 1) / MR;
+    float *s = job->scratch, *kf = s + MR_PAD * KV_TILE;
+    float *vf = kf + D_MAX * KV_TILE;
+
+    for (int i = 0; i < job->n_tile; i++) {
+        int64_t key0 = job->key0 + (int64_t)KV_TILE * i;
+        const void *k = job->k[i], *v = job->v[i];
+        int kv_type = job->kv_type, seen = 0;
+
+        for (int r = 0; r < job->n_row; r++)
+            seen += job->last[r] >= key0;
+        if (seen == 0)
+            continue;
+        if (kv_type == KV_F16 && n_block > 1) {
+            k = expand(kf, k, n);
+            v = expand(vf, v, n);
+            kv_type = KV_F32;
+        }
+        for (int b = 0; b < n_block; b++) {
+            int r0 = job->n_row * b / n_block;
+            int r1 = job->n_row * (b + 1) / n_block;
+
+            seen = 0;
+            for (int r = r0; r < r1; r++)
+                seen += job->last[r] >= key0;
+            if (seen)
+                block_any(job, r0, key0, k, v, s, kv_type, r1 - r0);
+        }
+    }
+}
+
+static void merge(float *m, float *l, float *o, const float *m2,
+                  const float *l2, const float *o2, int n_row, int d_head)
+{
+    for (int r = 0; r < n_row; r++, o += d_head, o2 += d_head) {
+        float mn = m2[r] > m[r] ? m2[r] : m[r];
+        float e[VW] = { m[r] - mn, m2[r] - mn };
+        VF a, b;
+
+        if (m[r] == -INFINITY && m2[r] == -INFINITY)
+            continue;
+        v_store(e, v_exp2(v_load(e)));
+        a = v_set1(e[0]);
+        b = v_set1(e[1]);
+        for (int c = 0; c < d_head; c += VW) {
+            int n = d_head - c < VW ? d_head - c : VW;
+
+            v_store_n(o + c, v_fma(v_load_n(o + c, n), a,
+                                   v_mul(v_load_n(o2 + c, n), b)), n);
+        }
+        v_store(e, v_fma(v_set1(l[r]), a, v_mul(v_set1(l2[r]), b)));
+        l[r] = e[0];
+        m[r] = mn;
+    }
+}
+
+static void finish(float *out, size_t ldo, const float *l, const float *o,
+                   int n_row, int d_head)
+{
+    for (int r = 0; r < n_row; r++, o += d_head, out += ldo)
+        for (int c = 0; c < d_head; c += VW) {
+            int n = d_head - c < VW ? d_head - c : VW;
+
+            v_store_n(out + c, v_div(v_load_n(o + c, n), v_set1(l[r])), n);
+        }
+}
+
+#endif

@@ -1,0 +1,210 @@
+/*
+ * gemm_simd.h - the prompt phase's matrix product, in the vectors of
+ * simd_<set>.h; included once by gemm_<set>.c, which sets MR and G_TOK.
+ *
+ * A lane is a token and a weight is broadcast, so an output is one fma chain
+ * over i whatever the vector width, and a weight row needs no transposition:
+ * it is expanded to f32 as it lies.  The activations are transposed instead,
+ * once per call of the engine, into groups of GW = NV * VW tokens:
+ *
+ *   xp   [group][d_in][GW]; the last group is VW wide if its tokens fit
+ *   wp   [MR][KC] f32, expanded from the stored blocks, in L1
+ *   acc  [group][row][GW] for TOK_MAX tokens and as many rows as the scratch
+ *        holds, in L2: the chains between two chunks of KC
+ *
+ * Loops: token blocks, row super-blocks, chunks of KC weights, blocks of MR
+ * rows (expand), groups (micro-kernel: MR x NV accumulators in registers).
+ * When a super-block is done acc is transposed into y.
+ */
+#ifndef KERNELS_GEMM_SIMD_H
+#define KERNELS_GEMM_SIMD_H
+
+#include <string.h>
+
+enum {
+    NV = 2,
+    GW = NV * VW,
+    KC = 256,                /* a multiple of every type's block */
+    TOK_MAX = 512,
+    ACC_MAX = GEMM_SCRATCH - MR * KC
+};
+
+static int group_width(int n_tok, int g)
+{
+    return n_tok - g * GW <= VW ? VW : GW;
+}
+
+static size_t pack_size(int n_tok, int d_in)
+{
+    return (size_t)(n_tok + GW - 1) / GW * GW * (size_t)d_in;
+}
+
+static void pack_group(float *xp, const float *x, size_t ldx, int n_tok,
+                       int d_in, int width)
+{
+    for (int i = 0; i < d_in; i += VW) {
+        int n = d_in - i < VW ? d_in - i : VW;
+
+        for (int v = 0; v < width; v += VW) {
+            VF r[VW];
+
+            for (int t = 0; t < VW; t++)
+                r[t] = v + t >= n_tok ? v_zero()
+                     : n == VW ? v_load(x + (size_t)(v + t) * ldx + i)
+                               : v_load_n(x + (size_t)(v + t) * ldx + i, n);
+            v_transpose(r);
+            for (int j = 0; j < n; j++)
+                v_store(xp + (size_t)(i + j) * (size_t)width + v, r[j]);
+        }
+    }
+}
+
+static void pack(float *xp, const float *x, size_t ldx, int n_tok, int d_in,
+                 int t0, int t1)
+{
+    for (int t = t0; t < t1; t += GW)
+        pack_group(xp + (size_t)t * (size_t)d_in, x + (size_t)t * ldx, ldx,
+                   n_tok - t, d_in, group_width(n_tok, t / GW));
+}
+
+/* nr rows x nv vectors of tokens over kc weights; acc rows are nv * VW wide */
+INLINE void micro(float *acc, const float *wp, const float *x, int kc,
+                  bool first, const int nr, const int nv)
+{
+    VF c[MR][NV];
+
+#pragma GCC unroll 16
+    for (int r = 0; r < nr; r++)
+#pragma GCC unroll 2
+        for (int v = 0; v < nv; v++)
+            c[r][v] = first ? v_zero() : v_load(acc + (r * nv + v) * VW);
+    for (int k = 0; k < kc; k++, x += nv * VW) {
+        VF b[NV];
+
+#pragma GCC unroll 2
+        for (int v = 0; v < nv; v++)
+            b[v] = v_load(x + v * VW);
+#pragma GCC unroll 16
+        for (int r = 0; r < nr; r++) {
+            VF a = v_bcast(wp + r * KC + k);
+
+#pragma GCC unroll 2
+            for (int v = 0; v < nv; v++)
+                c[r][v] = v_fma(a, b[v], c[r][v]);
+        }
+    }
+#pragma GCC unroll 16
+    for (int r = 0; r < nr; r++)
+#pragma GCC unroll 2
+        for (int v = 0; v < nv; v++)
+            v_store(acc + (r * nv + v) * VW, c[r][v]);
+}
+
+#define MICRO_CASE(n)                                              \
+    case n:                                                        \
+        if (width == GW)                                           \
+            micro(acc, wp, x, kc, first, n, NV);                   \
+        else                                                       \
+            micro(acc, wp, x, kc, first, n, 1);                    \
+        break
+
+static void micro_any(float *acc, const float *wp, const float *x, int kc,
+                      bool first, int nr, int width)
+{
+    switch (nr) {
+    MICRO_CASE(1);
+    MICRO_CASE(2);
+    MICRO_CASE(3);
+    MICRO_CASE(4);
+    MICRO_CASE(5);
+    MICRO_CASE(6);
+#if MR > 6
+    MICRO_CASE(7);
+    MICRO_CASE(8);
+    MICRO_CASE(9);
+    MICRO_CASE(10);
+    MICRO_CASE(11);
+    MICRO_CASE(12);
+    MICRO_CASE(13);
+    MICRO_CASE(14);
+#endif
+    }
+}
+
+/* acc [n_row][width] of one group to y, n_tok tokens */
+static void put(float *y, size_t ldy, const float *acc, int n_row, int n_tok,
+                int width)
+{
+    for (int r = 0; r < n_row; r += VW) {
+        int n = n_row - r < VW ? n_row - r : VW;
+
+        for (int v = 0; v < n_tok; v += VW) {
+            int m = n_tok - v < VW ? n_tok - v : VW;
+            VF c[VW];
+
+            for (int i = 0; i < VW; i++)
+                c[i] = i < n ? v_load(acc + (r + i) * width + v) : v_zero();
+            v_transpose(c);
+            for (int t = 0; t < m; t++)
+                v_store_n(y + (size_t)(v + t) * ldy + r, c[t], n);
+        }
+    }
+}
+
+/* One super-block: rows [row0, row1) of groups [g0, g1). */
+static void super_block(const float *xp, int n_tok, const struct kmat *w,
+                        int row0, int row1, int g0, int g1, float *wp,
+                        float *acc)
+{
+    size_t block = (size_t)kt_block_weights(w->type);
+    size_t d_in = (size_t)w->d_in;
+    int n_row = row1 - row0, n_block = (n_row + MR - 1) / MR;
+
+    for (int k = 0; k < w->d_in; k += KC) {
+        int kc = w->d_in - k < KC ? w->d_in - k : KC;
+        size_t off = (size_t)k / block * kt_block_bytes(w->type);
+
+        for (int b = 0; b < n_block; b++) {
+            int r0 = n_row * b / n_block, r1 = n_row * (b + 1) / n_block;
+
+            for (int r = r0; r < r1; r++)
+                UNPACK(wp + (r - r0) * KC, w->type,
+                       kmat_row(w, row0 + r) + off, kc);
+            for (int g = g0; g < g1; g++) {
+                int width = group_width(n_tok, g);
+
+                micro_any(acc + (size_t)(g - g0) * (size_t)(n_row * GW) +
+                              (size_t)(r0 * width),
+                          wp,
+                          xp + (size_t)g * GW * d_in +
+                              (size_t)k * (size_t)width,
+                          kc, k == 0, r1 - r0, width);
+            }
+        }
+    }
+}
+
+static void gemm(float *y, size_t ldy, const float *xp, int n_tok,
+                 const struct kmat *w, int row0, int row1, float *scratch)
+{
+    float *wp = scratch, *acc = scratch + MR * KC;
+
+    for (int t0 = 0; t0 < n_tok; t0 += TOK_MAX) {
+        int t1 = n_tok - t0 < TOK_MAX ? n_tok : t0 + TOK_MAX;
+        int g0 = t0 / GW, g1 = (t1 + GW - 1) / GW;
+        int rows = ACC_MAX / ((g1 - g0) * GW) / MR * MR;
+
+        for (int r = row0; r < row1; r += rows) {
+            int n = row1 - r < rows ? row1 - r : rows;
+
+            super_block(xp, n_tok, w, r, r + n, g0, g1, wp, acc);
+            for (int g = g0; g < g1; g++)
+                put(y + (size_t)g * GW * ldy + r, ldy,
+                    acc + (size_t)(g - g0) * (size_t)(n * GW), n,
+                    t1 - g * GW < GW ? t1 - g * GW : GW,
+                    group_width(n_tok, g));
+        }
+    }
+}
+
+#endif

@@ -1,0 +1,25 @@
+/*
+ * table_avx2.c - the AVX2 set, assembled.
+ */
+#include "kernels/avx2.h"
+
+const struct kernels kernels_avx2 = {
+    .name = "avx2",
+    .numerics = "f32-lanes.1",
+    .dequant_row = dequant_avx2,
+    .gemm_mr = 16,
+    .gemm_pack_size = gemm_avx2_pack_size,
+    .gemm_pack = gemm_avx2_pack,
+    .gemm = gemm_avx2,
+    .rows_x_size = rows_avx2_x_size,
+    .rows_x = rows_avx2_x,
+    .rows = rows_avx2,
+    .rmsnorm = rmsnorm_avx2,
+    .rope = rope_avx2,
+    .swiglu = swiglu_avx2,
+    .add = add_avx2,
+    .kv_store = kvstore_avx2,
+    .attn = attention_avx2,
+    .attn_merge = attention_avx2_merge,
+    .attn_finish = attention_avx2_finish,
+};
