@@ -98,8 +98,16 @@ static size_t feed(void *buffer, size_t size, void *ctx)
     return n;
 }
 
-/* Copy text with ".0" behind every integer of more than 18 digits; false if
- * there is none. */
+/* Do these digits, behind a minus or not, lie outside of int64? */
+static bool beyond_int64(const char *digits, size_t n, bool negative)
+{
+    const char *max = negative ? "9223372036854775808" : "9223372036854775807";
+
+    return n > 19 || (n == 19 && memcmp(digits, max, 19) > 0);
+}
+
+/* Copy text with ".0" behind every integer that needs more than 64 bits;
+ * false if there is none. */
 static bool widen(const char *text, size_t n, struct buf *out)
 {
     size_t done = 0;
@@ -122,7 +130,8 @@ static bool widen(const char *text, size_t n, struct buf *out)
         size_t b = i > 1 && text[i - 1] == '-' ? i - 1 : i;
         bool whole = (b == 0 || !strchr(".eE+", text[b - 1])) &&
                      (digits == n || !strchr(".eE", text[digits]));
-        if (whole && digits - i > 18) {
+        if (whole && beyond_int64(text + i, digits - i,
+                                  i > 0 && text[i - 1] == '-')) {
             buf_add(out, text + done, digits - done);
             buf_str(out, ".0");
             done = digits;
