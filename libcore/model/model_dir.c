@@ -15,9 +15,6 @@
 #include "util/file.h"
 #include "util/mem.h"
 
-/* until its file arrives on main */
-#pragma weak tok_from_dir
-
 #define MAX_CONFIG_BYTES   ((size_t)16 << 20)
 #define MAX_TEMPLATE_BYTES ((size_t)4 << 20)
 
