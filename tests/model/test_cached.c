@@ -1,0 +1,351 @@
+/*
+ * test_cached.c - cached equals cold, bit for bit.
+ *
+ * The cold run is one session that never saw a cache.  The cached run writes
+ * a .kvc from another cold session, opens it, and answers from it with other
+ * threads, other chunks and other sessions in the same step.  Every logit of
+ * every token must have the same bits.
+ */
+#include "../unit/kvc_fixture.h"
+
+#include "mtest.h"
+
+#include <sys/wait.h>
+
+#include "engine/session.h"
+#include "kernels/kernels.h"
+
+enum { N_QUESTION = 14, N_STEP = 4, N_OUT = N_STEP + 1, MAX_TOK = 2200 };
+
+static const int lengths[] = { 1,    2,    63,   64,   65,   127,  128,
+                               129,  191,  192,  700,  1023, 1024, 1025,
+                               1087, 1088, 1089, 2047, 2048, 2049, 2100 };
+enum { N_LENGTH = sizeof lengths / sizeof lengths[0] };
+
+struct setup {
+    const char   *model;
+    cag_precision precision;
+    bool          kv_f32;
+    const char   *codec;
+};
+
+/* The logits after the question and after each of N_STEP greedy tokens. */
+struct outcome {
+    int    n_vocab;
+    float *logits;        /* [N_OUT, n_vocab] */
+};
+
+static struct outcome outcome_new(int n_vocab)
+{
+    struct outcome o = { n_vocab, NULL };
+
+    o.logits = calloc((size_t)n_vocab * N_OUT, sizeof(float));
+    assert_non_null(o.logits);
+    return o;
+}
+
+static void outcome_set(struct outcome *o, int i, const float *logits)
+{
+    memcpy(o->logits + (size_t)i * (size_t)o->n_vocab, logits,
+           (size_t)o->n_vocab * sizeof(float));
+}
+
+static const float *outcome_at(const struct outcome *o, int i)
+{
+    return o->logits + (size_t)i * (size_t)o->n_vocab;
+}
+
+static void same(const struct outcome *a, const struct outcome *b,
+                 const char *what, int n)
+{
+    for (int i = 0; i < N_OUT; i++)
+        for (int v = 0; v < a->n_vocab; v++) {
+            const float *x = outcome_at(a, i) + v, *y = outcome_at(b, i) + v;
+            if (memcmp(x, y, sizeof *x) != 0)
+                fail_msg("%s, prefix %d: logit %d after token %d is %.9g "
+                         "cold, %.9g cached", what, n, v, i, (double)*x,
+                         (double)*y);
+        }
+}
+
+/* Greedy steps of s in company of others, who repeat id 1. */
+static void steps(struct outcome *o, cag_session *s, cag_session *const *other,
+                  int n_other)
+{
+    for (int i = 0; i < N_STEP; i++) {
+        cag_session *all[4];
+        int32_t id[4];
+        const float *logits[4];
+        int n = 0, mine = i % (n_other + 1);
+
+        for (int j = 0; j <= n_other; j++) {
+            all[n] = j == mine ? s : other[j < mine ? j : j - 1];
+            id[n++] = j == mine ? mt_argmax(outcome_at(o, i), o->n_vocab) : 1;
+        }
+        OK(cag_session_step(all, id, n, logits, err));
+        outcome_set(o, i + 1, logits[mine]);
+    }
+}
+
+static cag_status export_chunk(void *ctx, int layer, int chunk, uint8_t *dst,
+                               cag_error *err)
+{
+    struct { struct kvc_shape shape; const cag_session *s; } *x = ctx;
+
+    return session_export_chunk(x->s, &x->shape, layer, chunk, dst, err);
+}
+
+/* The first n tokens of s as a cache on disk. */
+static cag_kvc *write_cache(const cag_session *s, const cag_model *m, int n,
+                            const char *codec, int chunk_tok,
+                            const char *path)
+{
+    const cag_model_info *i = cag_model_get_info(m);
+    struct fix f = { .codec = codec };
+    struct { struct kvc_shape shape; const cag_session *s; } x;
+    struct pool *pool = NULL;
+    cag_kvc *k = NULL;
+
+    f.shape = (struct kvc_shape){ i->n_layer, i->n_kv_head, i->d_head,
+                                  strcmp(codec, "f32") == 0 ? 4 : 2, n,
+                                  chunk_tok };
+    fix_init(&f);
+    x.shape = f.shape;
+    x.s = s;
+    struct kvc_desc d = fix_desc(&f);
+    d.chunk = export_chunk;
+    d.ctx = &x;
+    OK(pool_new(&pool, 2, err));
+    OK(kvc_write(path, &d, -1, pool, err));
+    OK(cag_kvc_open(path, &k, err));
+    pool_free(pool);
+    fix_free(&f);
+    return k;
+}
+
+/* One prefix length: a cached session against what the cold one gave. */
+static void check_length(const struct setup *u, const cag_model *m,
+                         cag_session *source, const int32_t *ids, int i,
+                         const struct outcome *cold, const char *path)
+{
+    static const int threads[] = { 1, 2, 3, 5 }, chunks[] = { 1, 7, 64, 512 };
+    int n = lengths[i], company = i % 3;
+    cag_kvc *k = write_cache(source, m, n, u->codec, 64 << i % 4, path);
+    cag_engine *e = mt_engine(m, threads[i % 4], chunks[i / 4 % 4],
+                              u->precision, u->kv_f32);
+    cag_prefix *p = NULL;
+    struct outcome got = outcome_new(mt_vocab(m));
+    cag_session *s, *other[2] = { NULL, NULL };
+    const float *logits;
+
+    OK(cag_prefix_new(e, k, &p, err));
+    for (int j = 0; j < company; j++) {
+        /* one neighbour shares the prefix, the other has none */
+        other[j] = mt_session(e, j == 0 ? p : NULL, MAX_TOK);
+        OK(cag_session_prefill(other[j], ids, 3 + 100 * j, NULL, err));
+    }
+    s = mt_session(e, p, MAX_TOK);
+    assert_int_equal(cag_session_n_tok(s), n);
+    OK(cag_session_prefill(s, ids + n, N_QUESTION, &logits, err));
+    outcome_set(&got, 0, logits);
+    steps(&got, s, other, company);
+    same(cold, &got, u->model, n);
+
+    /* the next question of the same session starts from the clean prefix */
+    OK(cag_session_truncate(s, n, err));
+    OK(cag_session_prefill(s, ids + n, N_QUESTION, &logits, err));
+    assert_memory_equal(logits, outcome_at(cold, 0),
+                        (size_t)cold->n_vocab * sizeof *logits);
+    assert_true((cag_prefix_private_bytes(p) > 0) ==
+                (strcmp(u->codec, "f16z") == 0));
+    for (int j = 0; j < company; j++)
+        cag_session_free(other[j]);
+    cag_session_free(s);
+    cag_prefix_free(p);
+    cag_engine_free(e);
+    cag_kvc_close(k);
+    free(got.logits);
+}
+
+static void check_setup(const struct setup *u)
+{
+    cag_model *m = mt_model(u->model);
+    cag_engine *e = mt_engine(m, 2, 512, u->precision, u->kv_f32);
+    cag_engine *e1 = mt_engine(m, 1, 64, u->precision, u->kv_f32);
+    cag_session *s = mt_session(e, NULL, MAX_TOK);
+    cag_session *source = mt_session(e1, NULL, MAX_TOK);
+    struct outcome cold = outcome_new(mt_vocab(m));
+    static int32_t ids[MAX_TOK];
+    char *dir = fix_mkdir();
+    char *path = file_join(dir, "t.kvc");
+    const float *logits;
+
+    assert_non_null(path);
+    mt_ids(ids, MAX_TOK, 11, mt_vocab(m));
+    OK(cag_session_prefill(source, ids, lengths[N_LENGTH - 1], NULL, err));
+    for (int i = 0; i < N_LENGTH; i++) {
+        int n = cag_session_n_tok(s), end = lengths[i] + N_QUESTION;
+        /* the last is one uninterrupted pass */
+        if (i == N_LENGTH - 1) {
+            OK(cag_session_truncate(s, 0, err));
+            n = 0;
+        }
+        OK(cag_session_prefill(s, ids + n, end - n, &logits, err));
+        outcome_set(&cold, 0, logits);
+        steps(&cold, s, NULL, 0);
+        OK(cag_session_truncate(s, lengths[i], err));
+        check_length(u, m, source, ids, i, &cold, path);
+    }
+    unlink(path);
+    assert_int_equal(rmdir(dir), 0);
+    mem_free(path);
+    mem_free(dir);
+    free(cold.logits);
+    cag_session_free(s);
+    cag_session_free(source);
+    cag_engine_free(e);
+    cag_engine_free(e1);
+    cag_model_close(m);
+}
+
+static void run_setup(void **state)
+{
+    check_setup(*state);
+}
+
+/* --------------------------------------------------------- partial rebuild */
+
+/* Tokens kept from an old cache and the rest computed: the same chunks. */
+static void rebuild(void **state)
+{
+    static const int keep[] = { 1, 63, 64, 65, 500, 1024 };
+    enum { N = 1100 };
+    cag_model *m = mt_model("models/llama3.F16.gguf");
+    cag_engine *e = mt_engine(m, 3, 64, CAG_PRECISION_DEFAULT, false);
+    cag_session *full = mt_session(e, NULL, N);
+    static int32_t ids[N];
+    char *dir = fix_mkdir(), *path = file_join(dir, "old.kvc");
+
+    (void)state;
+    mt_ids(ids, N, 12, mt_vocab(m));
+    OK(cag_session_prefill(full, ids, N, NULL, err));
+    cag_kvc *old = write_cache(full, m, N, "f16z", 128, path);
+    const struct kvc_shape *shape = kvc_get_shape(old);
+    size_t bytes = kvc_chunk_bytes(shape, 0);
+    uint8_t *a = mem_alloc_aligned(64, bytes);
+    uint8_t *b = mem_alloc_aligned(64, bytes);
+    assert_non_null(a);
+    assert_non_null(b);
+    for (size_t i = 0; i < sizeof keep / sizeof keep[0]; i++) {
+        cag_session *part = mt_session(e, NULL, N);
+        OK(session_import(part, old, keep[i], err));
+        assert_int_equal(cag_session_n_tok(part), keep[i]);
+        OK(cag_session_prefill(part, ids + keep[i], N - keep[i], NULL, err));
+        for (int l = 0; l < shape->n_layer; l++)
+            for (int c = 0; c < kvc_n_chunk(shape); c++) {
+                OK(session_export_chunk(full, shape, l, c, a, err));
+                OK(session_export_chunk(part, shape, l, c, b, err));
+                assert_memory_equal(a, b, kvc_chunk_bytes(shape, c));
+            }
+        cag_session_free(part);
+    }
+    cag_kvc_close(old);
+    unlink(path);
+    assert_int_equal(rmdir(dir), 0);
+    mem_free(a);
+    mem_free(b);
+    mem_free(path);
+    mem_free(dir);
+    cag_session_free(full);
+    cag_engine_free(e);
+    cag_model_close(m);
+}
+
+/* --------------------------------------------- every set of kernels, again */
+
+/* Logits of a short run under CAG_KERNELS=name, by a process of its own. */
+static void child_logits(const char *name, const char *model, float *out,
+                         int n_vocab)
+{
+    int fd[2], status;
+    size_t want = (size_t)n_vocab * N_OUT * sizeof *out, got = 0;
+
+    assert_int_equal(pipe(fd), 0);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        static int32_t ids[80];
+        const float *logits;
+        setenv("CAG_KERNELS", name, 1);
+        cag_model *m = mt_model(model);
+        cag_engine *e = mt_engine(m, 2, 64, CAG_PRECISION_DEFAULT, false);
+        cag_session *s = mt_session(e, NULL, 100);
+        struct outcome o = outcome_new(n_vocab);
+        bool ok = strcmp(cag_engine_kernels(e), name) == 0;
+        mt_ids(ids, 80, 13, n_vocab);
+        OK(cag_session_prefill(s, ids, 80, &logits, err));
+        outcome_set(&o, 0, logits);
+        steps(&o, s, NULL, 0);
+        ok = ok && write(fd[1], o.logits, want) == (ssize_t)want;
+        _exit(ok ? 0 : 1);
+    }
+    close(fd[1]);
+    for (ssize_t r; got < want; got += (size_t)r) {
+        r = read(fd[0], (char *)out + got, want - got);
+        if (r <= 0)
+            break;
+    }
+    close(fd[0]);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    assert_int_equal(got, want);
+}
+
+static void kernel_sets(void **state)
+{
+    static const char *const models[] = { "models/llama-mix.MIX.gguf",
+                                          "models/llama-k.Q56_K.gguf",
+                                          "models/qwen3.F16.gguf" };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
+        cag_model *m = mt_model(models[i]);
+        int n_vocab = mt_vocab(m);
+        struct outcome first = outcome_new(n_vocab);
+        struct outcome next = outcome_new(n_vocab);
+        const struct kernels *k;
+        bool usable;
+        child_logits("scalar", models[i], first.logits, n_vocab);
+        for (int j = 0; (k = kernels_at(j, &usable)) != NULL; j++) {
+            if (!usable || strcmp(k->name, "ref") == 0)
+                continue;
+            child_logits(k->name, models[i], next.logits, n_vocab);
+            same(&first, &next, k->name, 80);
+        }
+        free(first.logits);
+        free(next.logits);
+        cag_model_close(m);
+    }
+}
+
+int main(void)
+{
+    static struct setup setups[] = {
+        { "models/llama.Q4_1.gguf", CAG_PRECISION_DEFAULT, false, "f16z" },
+        { "models/llama3.F16.gguf", CAG_PRECISION_DEFAULT, false, "f16" },
+        { "models/qwen3-tied.F32.gguf", CAG_PRECISION_EXACT, false, "f16" },
+        { "models/mistral.F16.gguf", CAG_PRECISION_DEFAULT, true, "f32" },
+        { "models/qwen2.F16.gguf", CAG_PRECISION_DEFAULT, false, "f16z" },
+    };
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(kernel_sets),
+        cmocka_unit_test_prestate(run_setup, &setups[0]),
+        cmocka_unit_test_prestate(run_setup, &setups[1]),
+        cmocka_unit_test_prestate(run_setup, &setups[2]),
+        cmocka_unit_test_prestate(run_setup, &setups[3]),
+        cmocka_unit_test_prestate(run_setup, &setups[4]),
+        cmocka_unit_test(rebuild),
+    };
+
+    return cmocka_run_group_tests_name("cached", tests, NULL, NULL);
+}
