@@ -69,10 +69,11 @@ void ui_forget_signal(void);          /* after a stopped answer in -i        */
 /* --- progress ----------------------------------------------------------- */
 
 /*
- * A cag_progress_fn: pass it with ctx = the unit ("tokens", "bytes"; bytes
- * are shown as KiB/MiB), or NULL.  Draws at most ten times a second, only
- * where progress is wanted; keeps what SIGUSR1 prints.
+ * A cag_progress_fn: pass it with ctx = the unit, ui_tokens or ui_bytes
+ * (shown as KiB/MiB), or NULL.  Draws at most ten times a second, only where
+ * progress is wanted; keeps what SIGUSR1 prints.
  */
+extern char ui_tokens[], ui_bytes[];
 bool ui_progress(void *ctx, const char *what, uint64_t done, uint64_t total);
 void ui_progress_end(void);           /* remove the line                     */
 

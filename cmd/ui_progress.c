@@ -19,6 +19,8 @@ static struct {
     _Atomic uint64_t      done, total, start_ms;
 } now;
 
+char ui_tokens[] = "tokens", ui_bytes[] = "bytes";
+
 static double last_draw;
 static volatile sig_atomic_t drawn;
 static char   whats[8][64];          /* copies: a caller's text may vanish */
@@ -64,7 +66,7 @@ static void draw(const char *what, const char *unit, uint64_t done,
                  uint64_t total, double seconds)
 {
     char a[UI_TEXT], b[UI_TEXT], c[UI_TEXT], line[256];
-    bool bytes = unit && strcmp(unit, "bytes") == 0;
+    bool bytes = unit == ui_bytes;
     double rate = seconds > 0 ? (double)done / seconds : 0;
     int n;
 
