@@ -19,7 +19,7 @@ enum { T_NORMAL = 1, T_UNKNOWN, T_CONTROL, T_USER, T_UNUSED, T_BYTE };
 
 #define KEY "tokenizer.ggml."
 
-#define MAX_STEPS 4
+#define MAX_STEPS 5
 struct pre {
     const char *name;
     uint32_t    flags;
@@ -34,6 +34,11 @@ static const char three[] = "[0-9][0-9][0-9]";
 static const char three_n[] = "\\p{N}{1,3}";
 static const char han[] = "[\xe4\xb8\x80-\xe9\xbe\xa5\xe3\x81\x80-\xe3\x82\x9f"
                           "\xe3\x82\xa0-\xe3\x83\xbf]+";
+static const char newline[] = "[\r\n]";
+static const char spaced_letters[] = "\\s?\\p{L}+";
+static const char spaced_punct[] = "\\s?\\p{P}+";
+static const char cjk[] = "[\xe4\xb8\x80-\xe9\xbe\xa5\xe0\xa0\x80-"
+                          "\xe4\xb8\x80\xea\xb0\x80-\xed\x9f\xbf]+";
 static const char deepseek3[] =
     "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]\\^_`{|}~][A-Za-z]+|"
     "[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\\r\\n]*|"
@@ -75,6 +80,8 @@ static const struct pre pres[] = {
     { "gpt-4o",       0, false, { PRETOK_GPT4O } },
     { "llama4",       0, false, { PRETOK_GPT4O } },
     { "tekken",       TOK_F_IGNORE_MERGES, true, { PRETOK_TEKKEN } },
+    { "deepseek-coder", 0, false,
+      { newline, spaced_letters, spaced_punct, cjk, PRETOK_DIGIT } },
     { "deepseek-v3",  0, false, { three_n, han, deepseek3 } },
 };
 
