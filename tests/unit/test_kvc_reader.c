@@ -1,0 +1,205 @@
+/*
+ * test_kvc_reader.c - the second reader (tests/tools/kvc_reader.py, written
+ * from kvc(5) alone) and ours say the same: of META, sections and every
+ * value of a row, and of forged files, which both accept or both refuse.
+ */
+#include "tests/unit/kvc_fixture.h"
+
+#include <sys/wait.h>
+
+static char *dir, *path;
+
+static int setup(void **state)
+{
+    (void)state;
+    dir = fix_mkdir();
+    path = file_join(dir, "a.kvc");
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    fix_unlink(dir, "a.kvc");
+    assert_int_equal(rmdir(dir), 0);
+    mem_free(path);
+    mem_free(dir);
+    return 0;
+}
+
+/* Run the reader; *out gets stdout and stderr. */
+static int reader(const char *args, struct buf *out)
+{
+    struct buf cmd = BUF_INIT;
+    cag_error  err = CAG_ERROR_INIT;
+    FILE      *p;
+    int        status;
+
+    buf_printf(&cmd, "python3 tests/tools/kvc_reader.py %s 2>&1", args);
+    assert_false(buf_failed(&cmd));
+    p = popen(cmd.data, "r");
+    assert_non_null(p);
+    if (file_read_fd(fileno(p), "kvc_reader", 1 << 26, out, &err) != CAG_OK)
+        fail_msg("%s", err.msg);
+    status = pclose(p);
+    buf_free(&cmd);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 99;
+}
+
+/* What the reader should print, from our reader and from the fixture. */
+static void expected(const struct fix *f, const int where[][4], size_t n,
+                     struct buf *out)
+{
+    cag_kvc    *k = NULL;
+    size_t      size;
+    const char *meta;
+
+    assert_int_equal(cag_kvc_open(path, &k, NULL), CAG_OK);
+    meta = cag_kvc_meta_json(k, &size);
+    buf_add(out, meta, size);
+    buf_char(out, '\n');
+    for (int i = 0; i < cag_kvc_n_section(k); i++) {
+        cag_kvc_section s;
+
+        cag_kvc_get_section(k, i, &s);
+        buf_printf(out, "%s %llu %llu %d %s\n", s.name,
+                   (unsigned long long)s.off, (unsigned long long)s.size_bytes,
+                   s.required, s.sha256);
+    }
+    for (size_t i = 0; i < n; i++)
+        for (int c = 0; c < f->shape.d_head; c++)
+            buf_printf(out, "%0*x%c", 2 * f->shape.elem_bytes,
+                       fix_value(&f->shape, where[i][1], where[i][0],
+                                 where[i][2], where[i][3], c),
+                       c + 1 < f->shape.d_head ? ' ' : '\n');
+    assert_false(buf_failed(out));
+    cag_kvc_close(k);
+}
+
+static void both_read_the_same(void **state)
+{
+    (void)state;
+    static const struct {
+        const char      *codec;
+        struct kvc_shape shape;
+    } cases[] = {
+        { "f16z", { 2, 2, 40, 2, 150, 64 } },
+        { "f16z", { 1, 3, 64, 2, 200, 128 } },
+        { "f16", { 2, 1, 80, 2, 64, 0 } },
+        { "f32", { 1, 2, 128, 4, 65, 64 } },
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct fix f = { .codec = cases[i].codec, .shape = cases[i].shape };
+        int        last = f.shape.n_tok - 1, layer = f.shape.n_layer - 1;
+        int        head = f.shape.n_kv_head - 1;
+        const int  where[][4] = { { 0, 0, 0, 0 },
+                                  { 1, 0, 0, 17 },
+                                  { 0, layer, head, last },
+                                  { 1, layer, head, last },
+                                  { 1, layer, 0, 63 } };
+        struct buf args = BUF_INIT, want = BUF_INIT, have = BUF_INIT;
+        size_t     n = sizeof where / sizeof *where;
+
+        fix_init(&f);
+        fix_write(&f, path, 2);
+        for (size_t j = 0; j < n; j++)
+            buf_printf(&args, "--row %c %d %d %d ", where[j][0] ? 'V' : 'K',
+                       where[j][1], where[j][2], where[j][3]);
+        buf_printf(&args, "--sections %s", path);
+        expected(&f, where, n, &want);
+        if (reader(args.data, &have) != 0)
+            fail_msg("%s", have.data);
+        assert_string_equal(have.data, want.data);
+        buf_free(&args);
+        buf_free(&want);
+        buf_free(&have);
+        fix_free(&f);
+    }
+}
+
+/* Change one byte of a small section or of the header and repair digests. */
+static void forge(struct buf *b, uint64_t *x)
+{
+    static const char *const names[] = { "META", "SRCS", "PRMT", "TOKS",
+                                         "CHNK", "TEXT", "" };
+    const char *name = names[fix_rand(x) % 7];
+    uint8_t    *e, *p;
+    size_t      at;
+
+    if (!*name) {
+        at = fix_rand(x) % 640;
+        if (at < 8 || (at >= 32 && at < 64))
+            at = 64;
+        b->data[at] ^= (char)(1 << fix_rand(x) % 8);
+        fix_seal(b);
+        return;
+    }
+    e = fix_entry(b, name);
+    p = fix_data(b, name);
+    at = fix_rand(x) % rd_le64(e + 16);
+    if (fix_rand(x) % 2)
+        p[at] ^= (uint8_t)(1 << fix_rand(x) % 8);
+    else
+        p[at] = (uint8_t) "0 \"}9,n\\"[fix_rand(x) % 8];
+    fix_seal_section(b, name);
+}
+
+static void both_refuse_the_same(void **state)
+{
+    (void)state;
+    enum { N = 150 };
+    struct fix f = fix_default("f16");
+    struct buf good, args = BUF_INIT, have = BUF_INIT;
+    bool       ok[N];
+    char       name[32];
+    uint64_t   x = 4711;
+    int        n_ok = 0;
+
+    f.shape.n_kv_head = 1;
+    f.shape.d_head = 8;
+    fix_init(&f);
+    fix_write(&f, path, 1);
+    good = fix_read(path);
+    buf_str(&args, "--quiet");
+    for (int i = 0; i < N; i++) {
+        struct buf b = BUF_INIT;
+        FILE      *o;
+        cag_error  err = CAG_ERROR_INIT;
+
+        buf_add(&b, good.data, good.size);
+        forge(&b, &x);
+        ok[i] = fix_try(b.data, b.size, true, &err) == CAG_OK;
+        n_ok += ok[i];
+        buf_printf(&args, " %s/f%d.kvc", dir, i);
+        o = fopen(strrchr(args.data, ' ') + 1, "wb");
+        assert_non_null(o);
+        assert_int_equal(fwrite(b.data, 1, b.size, o), b.size);
+        assert_int_equal(fclose(o), 0);
+        buf_free(&b);
+    }
+    assert_int_equal(reader(args.data, &have), 1);
+    for (int i = 0; i < N; i++) {
+        snprintf(name, sizeof name, "/f%d.kvc: ", i);
+        if (ok[i] == (strstr(have.data, name) != NULL))
+            fail_msg("forged file %d: ours %s it, the second reader does not",
+                     i, ok[i] ? "accepts" : "refuses");
+        snprintf(name, sizeof name, "f%d.kvc", i);
+        fix_unlink(dir, name);
+    }
+    assert_true(n_ok > 0 && n_ok < N / 2);   /* both kinds were met */
+    buf_free(&good);
+    buf_free(&args);
+    buf_free(&have);
+    fix_free(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(both_read_the_same, setup, teardown),
+        cmocka_unit_test_setup_teardown(both_refuse_the_same, setup, teardown),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
