@@ -1,0 +1,391 @@
+/*
+ * test_session.c - what a session refuses, and that a call that failed
+ * leaves no trace: the timeline goes on as if it had not been made.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+
+#include "../model/mtest.h"
+
+#include "engine/session.h"
+#include "model/model.h"
+#include "util/mem.h"
+
+#define MODEL "models/llama3.F16.gguf"     /* 2 layers, ids up to 318 */
+
+static cag_model *m;
+static int32_t ids[400];
+
+static int setup(void **state)
+{
+    (void)state;
+    m = mt_model(MODEL);
+    mt_ids(ids, 400, 3, mt_vocab(m));
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    cag_model_close(m);
+    return 0;
+}
+
+static cag_engine *engine(int n_thread, int chunk)
+{
+    return mt_engine(m, n_thread, chunk, CAG_PRECISION_DEFAULT, false);
+}
+
+#define REFUSED(call, want, part)                                             \
+    do {                                                                      \
+        cag_error err_ = CAG_ERROR_INIT, *err = &err_;                        \
+        assert_int_equal((call), (want));                                     \
+        assert_int_equal(err_.status, (want));                                \
+        if (strstr(err_.msg, (part)) == NULL)                                 \
+            fail_msg("\"%s\" does not say \"%s\"", err_.msg, (part));         \
+    } while (0)
+
+static void devices(void **state)
+{
+    static const char *const bad[] = { "gpu", "", "cuda:", "cuda:x",
+                                       "cuda:1234", "cudax", "CPU" };
+    cag_engine_opts o = { "cuda", 1, 0, CAG_PRECISION_DEFAULT, false };
+    cag_engine *e = NULL;
+
+    (void)state;
+    REFUSED(cag_engine_new(m, &o, &e, err), CAG_E_UNSUPPORTED, "CUDA plugin");
+    o.device = "cuda:0";
+    REFUSED(cag_engine_new(m, &o, &e, err), CAG_E_UNSUPPORTED, "cuda:0");
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        o.device = bad[i];
+        REFUSED(cag_engine_new(m, &o, &e, err), CAG_E_USAGE, "unknown device");
+    }
+    o.device = NULL;
+    o.chunk = -1;
+    REFUSED(cag_engine_new(m, &o, &e, err), CAG_E_USAGE, "chunk");
+    o.chunk = 0;
+    o.device = "auto";
+    o.n_thread = 3;
+    OK(cag_engine_new(m, &o, &e, err));
+    assert_int_equal(cag_engine_n_thread(e), 3);
+    assert_string_equal(cag_engine_device(e), "cpu");
+    assert_true(strlen(cag_engine_kernels(e)) > 0);
+    assert_true(strlen(cag_engine_numerics(e)) > 0);
+    cag_engine_free(e);
+    OK(cag_engine_new(m, NULL, &e, err));
+    cag_engine_free(e);
+    cag_engine_free(NULL);
+}
+
+static void limits(void **state)
+{
+    cag_engine *e = engine(1, 0);
+    cag_session *s = NULL;
+    const float *logits;
+    int32_t bad[] = { 1, -1, 2 }, big[] = { 319 };
+
+    (void)state;
+    REFUSED(cag_session_new(e, NULL, 0, &s, err), CAG_E_USAGE, "at least 1");
+    REFUSED(cag_session_new(e, NULL, 1 << 30, &s, err), CAG_E_LIMIT,
+            "context");
+    s = mt_session(e, NULL, 10);
+    REFUSED(cag_session_prefill(s, ids, 0, NULL, err), CAG_E_USAGE, "0");
+    REFUSED(cag_session_prefill(s, bad, 3, NULL, err), CAG_E_USAGE, "id -1");
+    REFUSED(cag_session_prefill(s, big, 1, NULL, err), CAG_E_USAGE,
+            "expected 0..318");
+    REFUSED(cag_session_prefill(s, ids, 11, NULL, err), CAG_E_LIMIT,
+            "0 of 10");
+    OK(cag_session_prefill(s, ids, 9, &logits, err));
+    REFUSED(cag_session_prefill(s, ids, 2, NULL, err), CAG_E_LIMIT,
+            "9 of 10");
+    OK(cag_session_step(&s, ids, 1, &logits, err));
+    REFUSED(cag_session_step(&s, ids, 1, &logits, err), CAG_E_LIMIT,
+            "10 of 10");
+    REFUSED(cag_session_truncate(s, 11, err), CAG_E_USAGE, "0..10");
+    REFUSED(cag_session_truncate(s, -1, err), CAG_E_USAGE, "0..10");
+    assert_int_equal(cag_session_n_tok(s), 10);
+    OK(cag_session_truncate(s, 0, err));
+    assert_int_equal(cag_session_n_tok(s), 0);
+    cag_session_free(s);
+    cag_session_free(NULL);
+    cag_engine_free(e);
+}
+
+static void windows(void **state)
+{
+    cag_engine *e = engine(1, 0);
+    cag_session *s = NULL;
+
+    (void)state;
+    m->config.window = 100;
+    REFUSED(cag_session_new(e, NULL, 101, &s, err), CAG_E_UNSUPPORTED,
+            "sliding window of 100");
+    OK(cag_session_new(e, NULL, 100, &s, err));
+    m->config.window = 0;
+    cag_session_free(s);
+    cag_engine_free(e);
+}
+
+static void no_weights(void **state)
+{
+    cag_model *bare = NULL;
+    cag_engine *e = NULL;
+
+    (void)state;
+    OK(cag_model_open(GOLDEN MODEL,
+                      CAG_MODEL_NO_WEIGHTS | CAG_MODEL_NO_TOKENIZER, &bare,
+                      err));
+    REFUSED(cag_engine_new(bare, NULL, &e, err), CAG_E_USAGE,
+            "without its weights");
+    cag_model_close(bare);
+}
+
+static void bad_steps(void **state)
+{
+    cag_engine *e = engine(2, 0), *e2 = engine(1, 0);
+    cag_session *s[2] = { mt_session(e, NULL, 20), mt_session(e, NULL, 20) };
+    cag_session *other = mt_session(e2, NULL, 20);
+    cag_session *twice[2] = { s[0], s[0] }, *mixed[2] = { s[0], other };
+    int32_t good[2] = { 1, 2 }, bad[2] = { 1, 319 };
+    const float *logits[2];
+
+    (void)state;
+    REFUSED(cag_session_step(s, good, 0, logits, err), CAG_E_USAGE,
+            "at least 1");
+    REFUSED(cag_session_step(twice, good, 2, logits, err), CAG_E_USAGE,
+            "twice");
+    REFUSED(cag_session_step(mixed, good, 2, logits, err), CAG_E_USAGE,
+            "different engines");
+    REFUSED(cag_session_step(s, bad, 2, logits, err), CAG_E_USAGE, "319");
+    assert_int_equal(cag_session_n_tok(s[0]), 0);
+    assert_int_equal(cag_session_n_tok(s[1]), 0);
+    OK(cag_session_step(s, good, 2, logits, err));
+    assert_int_equal(cag_session_n_tok(s[1]), 1);
+    for (int i = 0; i < 2; i++)
+        cag_session_free(s[i]);
+    cag_session_free(other);
+    cag_engine_free(e);
+    cag_engine_free(e2);
+}
+
+/* ---------------------------------------------------------------- progress */
+
+struct watch {
+    int      calls, cancel_at;
+    uint64_t last, total;
+};
+
+static bool watch(void *ctx, const char *what, uint64_t done, uint64_t total)
+{
+    struct watch *w = ctx;
+
+    assert_string_equal(what, "prefill");
+    assert_true(done >= w->last && done <= total);
+    w->last = done;
+    w->total = total;
+    return ++w->calls != w->cancel_at;
+}
+
+/* Cancelled at every possible moment, then run again: nothing is left. */
+static void cancel(void **state)
+{
+    cag_engine *e = engine(2, 64);
+    cag_session *s = mt_session(e, NULL, 400);
+    struct watch w = { 0, 0, 0, 0 };
+    size_t bytes = (size_t)mt_vocab(m) * sizeof(float);
+    float *want = malloc(bytes);
+    const float *logits;
+    int calls;
+
+    (void)state;
+    assert_non_null(want);
+    OK(cag_session_prefill(s, ids, 100, NULL, err));
+    cag_engine_set_progress(e, watch, &w);
+    OK(cag_session_prefill(s, ids + 100, 200, &logits, err));
+    memcpy(want, logits, bytes);
+    calls = w.calls;
+    assert_int_equal(calls, 4 * 2 + 1);
+    assert_int_equal(w.last, 200);
+    assert_int_equal(w.total, 200);
+    for (int at = 1; at < calls; at++) {
+        OK(cag_session_truncate(s, 100, err));
+        w = (struct watch){ 0, at, 0, 0 };
+        REFUSED(cag_session_prefill(s, ids + 100, 200, &logits, err),
+                CAG_E_CANCELLED, "cancelled");
+        assert_int_equal(cag_session_n_tok(s), 100);
+        w = (struct watch){ 0, 0, 0, 0 };
+        OK(cag_session_prefill(s, ids + 100, 200, &logits, err));
+        assert_memory_equal(logits, want, bytes);
+    }
+    free(want);
+    cag_session_free(s);
+    cag_engine_free(e);
+}
+
+/* ---------------------------------------------------------------- overflow */
+
+/* Layer 1's norm made so large that its keys and values leave f16. */
+static void overflow(void **state)
+{
+    struct model_layer *l = &m->weights.layer[1];
+    const float *norm = l->attn_norm;
+    int d = cag_model_get_info(m)->d_model, n_vocab = mt_vocab(m);
+    float *big = malloc((size_t)d * sizeof *big), *want;
+    cag_engine *e = engine(2, 16);
+    cag_session *s = mt_session(e, NULL, 100);
+    const float *logits;
+
+    (void)state;
+    want = malloc((size_t)n_vocab * sizeof *want);
+    assert_non_null(big);
+    assert_non_null(want);
+    for (int i = 0; i < d; i++)
+        big[i] = 1e7f;
+    OK(cag_session_prefill(s, ids, 70, &logits, err));
+    memcpy(want, logits, (size_t)n_vocab * sizeof *want);
+    OK(cag_session_truncate(s, 20, err));
+    l->attn_norm = big;
+    REFUSED(cag_session_prefill(s, ids + 20, 50, NULL, err),
+            CAG_E_UNSUPPORTED, "layer 1, token 20");
+    REFUSED(cag_session_step(&s, ids, 1, &logits, err), CAG_E_UNSUPPORTED,
+            "f16");
+    assert_int_equal(cag_session_n_tok(s), 20);
+    l->attn_norm = norm;
+    OK(cag_session_prefill(s, ids + 20, 50, &logits, err));
+    assert_memory_equal(logits, want, (size_t)n_vocab * sizeof *want);
+    cag_session_free(s);
+    cag_engine_free(e);
+    /* f32 holds them */
+    l->attn_norm = big;
+    e = mt_engine(m, 2, 16, CAG_PRECISION_DEFAULT, true);
+    s = mt_session(e, NULL, 100);
+    OK(cag_session_prefill(s, ids, 50, NULL, err));
+    big[3] = INFINITY;
+    REFUSED(cag_session_prefill(s, ids, 10, NULL, err), CAG_E_UNSUPPORTED,
+            "f32");
+    l->attn_norm = norm;
+    cag_session_free(s);
+    cag_engine_free(e);
+    free(big);
+    free(want);
+}
+
+/* ------------------------------------------------------------------ batches */
+
+/* More sessions than rows of a pass; each equals the same run alone. */
+static void many(void **state)
+{
+    enum { N = 70, STEPS = 3 };
+    cag_engine *e = engine(3, 1);
+    cag_session *s[N], *alone = mt_session(e, NULL, 200);
+    size_t bytes = (size_t)mt_vocab(m) * sizeof(float);
+    const float *logits[N], *single;
+    int32_t id[N];
+
+    (void)state;
+    for (int i = 0; i < N; i++) {
+        s[i] = mt_session(e, NULL, 200);
+        OK(cag_session_prefill(s[i], ids + i, 1 + i % 67, NULL, err));
+    }
+    for (int step = 0; step < STEPS; step++) {
+        for (int i = 0; i < N; i++)
+            id[i] = ids[i + step];
+        OK(cag_session_step(s, id, N, logits, err));
+    }
+    for (int i = 0; i < N; i += 23) {
+        OK(cag_session_truncate(alone, 0, err));
+        OK(cag_session_prefill(alone, ids + i, 1 + i % 67, NULL, err));
+        for (int step = 0; step < STEPS; step++)
+            OK(cag_session_step(&alone, &ids[i + step], 1, &single, err));
+        assert_memory_equal(single, logits[i], bytes);
+    }
+    for (int i = 0; i < N; i++)
+        cag_session_free(s[i]);
+    cag_session_free(alone);
+    cag_engine_free(e);
+}
+
+/* ------------------------------------------------------------------- memory */
+
+/* Everything a user does, with every allocation failing once. */
+static cag_status life(int64_t nth)
+{
+    cag_engine_opts o = { "cpu", 2, 16, CAG_PRECISION_DEFAULT, false };
+    cag_engine *e = NULL;
+    cag_session *s[2] = { NULL, NULL };
+    const float *logits[2];
+    cag_error err = CAG_ERROR_INIT;
+
+    mem_fault(nth, true);
+    cag_status st = cag_engine_new(m, &o, &e, &err);
+    for (int i = 0; st == CAG_OK && i < 2; i++)
+        st = cag_session_new(e, NULL, 2000, &s[i], &err);
+    for (int i = 0; st == CAG_OK && i < 2; i++)
+        st = cag_session_prefill(s[i], ids, 20, &logits[i], &err);
+    if (st == CAG_OK)
+        st = cag_session_step(s, ids, 2, logits, &err);
+    mem_fault(0, false);
+    assert_int_equal(err.status, st);
+    cag_session_free(s[0]);
+    cag_session_free(s[1]);
+    cag_engine_free(e);
+    return st;
+}
+
+static void no_memory(void **state)
+{
+    int64_t live = mem_live();
+    int n = 1;
+
+    (void)state;
+    for (; n < 200; n++) {
+        cag_status st = life(n);
+        assert_int_equal(mem_live(), live);
+        if (st == CAG_OK)
+            break;
+        assert_int_equal(st, CAG_E_NOMEM);
+    }
+    assert_in_range(n, 10, 199);
+}
+
+/* A session allocates when it is made, never afterwards. */
+static void no_heap(void **state)
+{
+    cag_engine *e = engine(2, 64);
+    cag_session *s[3];
+    const float *logits[3];
+
+    (void)state;
+    for (int i = 0; i < 3; i++)
+        s[i] = mt_session(e, NULL, 1500);
+    mem_fault(0, false);
+    for (int i = 0; i < 3; i++)
+        OK(cag_session_prefill(s[i], ids, 300, NULL, err));
+    for (int i = 0; i < 3; i++)
+        for (int j = 0; j < 3; j++)
+            OK(cag_session_prefill(s[i], ids, 300, NULL, err));
+    for (int i = 0; i < 70; i++)
+        OK(cag_session_step(s, ids + i, 3, logits, err));
+    assert_int_equal(mem_count(), 0);
+    for (int i = 0; i < 3; i++)
+        cag_session_free(s[i]);
+    cag_engine_free(e);
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(devices),    cmocka_unit_test(limits),
+        cmocka_unit_test(windows),    cmocka_unit_test(no_weights),
+        cmocka_unit_test(bad_steps),  cmocka_unit_test(cancel),
+        cmocka_unit_test(overflow),   cmocka_unit_test(many),
+        cmocka_unit_test(no_memory),  cmocka_unit_test(no_heap),
+    };
+
+    return cmocka_run_group_tests_name("session", tests, setup, teardown);
+}
