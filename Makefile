@@ -88,12 +88,19 @@ $(B)/libcag.a: $(LIB_OBJ)
 	$(say) AR $@
 	$(Q)rm -f $@ && ar rcs $@ $^
 
-$(B)/cag-%: $(B)/obj/cmd/cag-%.o $(CMD_OBJ) $(B)/libcag.a
+# what the programs share; an archive, so that each takes only what it uses
+$(B)/libcmd.a: $(CMD_OBJ)
+	$(say) AR $@
+	$(Q)rm -f $@ && ar rcs $@ $^
+
+LIBS_cag-ask = -ledit
+
+$(B)/cag-%: $(B)/obj/cmd/cag-%.o $(B)/libcmd.a $(B)/libcag.a
 	$(say) LD $@
 	$(Q)$(CC) $(CFLAGS) $(SAN) $(LDFLAGS) -o $@ $^ $(CORE_LIBS) $(LIBS_$(@F))
 
 # the tests of cmd/ see its objects, but no program's main
-$(B)/tests/unit/test_opt $(B)/tests/unit/test_ui: $(CMD_OBJ)
+$(B)/tests/unit/test_opt $(B)/tests/unit/test_ui: $(B)/libcmd.a
 
 $(B)/tests/%: $(B)/obj/tests/%.o $(B)/libcag.a
 	@mkdir -p $(@D)

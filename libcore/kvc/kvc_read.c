@@ -615,6 +615,11 @@ const struct kvc_shape *kvc_get_shape(const cag_kvc *k)
     return &k->shape;
 }
 
+const jv *kvc_sources(const cag_kvc *k)
+{
+    return k->srcs;
+}
+
 const jv *kvc_meta(const cag_kvc *k)
 {
     return k->meta;

@@ -15,6 +15,7 @@ cag_status kvc_parse(const void *data, size_t size, const char *name,
                      cag_kvc **out, cag_error *err);
 const struct kvc_shape *kvc_get_shape(const cag_kvc *k);
 const jv *kvc_meta(const cag_kvc *k);
+const jv *kvc_sources(const cag_kvc *k);   /* the SRCS section's JSON */
 const jv *kvc_prmt(const cag_kvc *k);      /* the PRMT section's JSON */
 
 /* cag_kvc_tokenizer with the reason of a failure (damaged blob, memory). */

@@ -1,0 +1,144 @@
+/*
+ * ask_question.c - one question, one answer on stdout, everything else on
+ * stderr.
+ *
+ * The answer is streamed as it is made, into pipes too, and ends with exactly
+ * one newline.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cmd/ask_common.h"
+#include "cmd/ui.h"
+
+bool ask_stream_text(void *ctx, const char *text, size_t n)
+{
+    struct ask_stream *s = ctx;
+
+    if (!s->off) {
+        ui_put_text(stdout, text, n);
+        s->failed = fflush(stdout) != 0;
+        s->printed += n;
+    }
+    return !s->failed && !ui_caught();
+}
+
+bool ask_fenced(const char *text, const char **block, size_t *n)
+{
+    const char *open = text, *end;
+
+    while ((open = strstr(open, "```")) != NULL &&
+           open != text && open[-1] != '\n')
+        open += 3;
+    if (!open || !(open = strchr(open, '\n')))
+        return false;
+    open++;
+    end = strncmp(open, "```", 3) ? strstr(open, "\n```") : open;
+    *block = open;
+    *n = end ? (size_t)(end - open) : strlen(open);
+    return true;
+}
+
+void ask_print_usage(const cag_kb *kb, const cag_answer *a)
+{
+    const cag_kvc_info *i = cag_kvc_get_info(cag_kb_get_kvc(kb));
+    char mapped[UI_TEXT], private[UI_TEXT];
+    int64_t more = a->n_generated - 1;
+
+    fprintf(stderr,
+            "%s: %lld cached + %lld prompt tokens, %lld generated; load "
+            "%.3f s, question %.3f s, first token %.3f s, %.1f tokens/s; "
+            "cache %s %s mapped, %s private; header and sections verified, "
+            "chunks on use; %s, %s\n",
+            ui.tool, (long long)a->n_cached, (long long)a->n_prompt,
+            (long long)a->n_generated, cag_kb_load_s(kb), a->prefill_s,
+            cag_kb_load_s(kb) + a->first_s,
+            more > 0 && a->decode_s > 0 ? (double)more / a->decode_s : 0.0,
+            i->codec, ui_size(mapped, cag_kb_mapped_bytes(kb)),
+            ui_size(private, cag_kb_private_bytes(kb)), cag_kb_device(kb),
+            cag_kb_kernels(kb));
+}
+
+static int append_log(const char *path, const char *line)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    size_t n = strlen(line);
+    char *row;
+    bool ok = false;
+
+    if (fd >= 0 && asprintf(&row, "%s\n", line) >= 0) {
+        /* one write, so that lines of two processes never mix */
+        ok = write(fd, row, n + 1) == (ssize_t)(n + 1);
+        free(row);
+    }
+    if (!ok)
+        ui_fail(CAG_E_IO, path, "cannot write the log: %s", strerror(errno));
+    if (fd >= 0)
+        close(fd);
+    return ok ? UI_OK : UI_IOERR;
+}
+
+static int print_answer(const struct ask_opts *o, cag_kb *kb,
+                        const cag_answer *a, const struct ask_stream *s,
+                        const char *question, size_t n)
+{
+    const char *block;
+    size_t block_n;
+    char *row = NULL;
+    int status = UI_OK;
+
+    if (o->json || o->log) {
+        row = cag_answer_json(kb, a, question, n, NULL, &o->params);
+        if (!row)
+            return ui_fail(CAG_E_NOMEM, NULL, "out of memory");
+    }
+    if (o->json)
+        printf("%s\n", row);
+    else if (o->extract && ask_fenced(a->text, &block, &block_n)) {
+        ui_put_text(stdout, block, block_n);
+        putchar('\n');
+    } else {
+        if (s->printed < a->size)
+            ui_put_text(stdout, a->text + s->printed, a->size - s->printed);
+        putchar('\n');
+    }
+    if (fflush(stdout) != 0)
+        status = UI_IOERR;
+    if (o->log)
+        status = append_log(o->log, row);
+    cag_free(row);
+    if (!strcmp(a->finish, "length"))
+        ui_warn("the answer was cut after %lld tokens; -n allows more",
+                (long long)a->n_generated);
+    if (o->usage)
+        ask_print_usage(kb, a);
+    return status;
+}
+
+int ask_question(const struct ask_opts *o, cag_kb *kb, cag_chat *chat,
+                 const char *question, size_t n)
+{
+    struct ask_stream s = { o->no_stream || o->json || o->extract, 0, false };
+    cag_error err = CAG_ERROR_INIT;
+    cag_answer a;
+    cag_status st = chat ? cag_chat_ask(chat, question, n, &o->params,
+                                        ask_stream_text, &s, &a, &err)
+                         : cag_kb_ask(kb, question, n, &o->params,
+                                      ask_stream_text, &s, &a, &err);
+    int status;
+
+    ui_progress_end();
+    if (st) {
+        if (s.printed)
+            putchar('\n');
+        fflush(stdout);
+        cag_answer_release(&a);
+        return s.failed ? UI_IOERR : ui_error(&err);
+    }
+    status = print_answer(o, kb, &a, &s, question, n);
+    cag_answer_release(&a);
+    return status;
+}

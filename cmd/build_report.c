@@ -1,0 +1,189 @@
+/*
+ * build_report.c - see build_report.h.
+ */
+#include "cmd/build_report.h"
+
+#include "cmd/ui.h"
+
+static void json_sources(struct ui_json *j, const cag_build_report *r)
+{
+    ui_json_array(j, "sources");
+    for (int i = 0; i < r->n_source; i++) {
+        ui_json_object(j, NULL);
+        ui_json_str(j, "name", r->source[i].name);
+        ui_json_str(j, "path", r->source[i].path);
+        ui_json_uint(j, "bytes", r->source[i].size_bytes);
+        ui_json_int(j, "tokens", r->source[i].n_tok);
+        ui_json_end(j);
+    }
+    ui_json_end(j);
+}
+
+static void json_build(const char *path, const cag_build_report *r)
+{
+    struct ui_json j;
+
+    ui_json_start(&j, stdout);
+    ui_json_object(&j, NULL);
+    ui_json_int(&j, "schema", 1);
+    ui_json_str(&j, "file", path);
+    ui_json_bool(&j, "fresh", r->fresh);
+    ui_json_str(&j, "content_id", r->content_id);
+    ui_json_str(&j, "codec", r->codec);
+    ui_json_int(&j, "tokens", r->n_tok);
+    ui_json_int(&j, "tokens_kept", r->fresh ? r->n_tok : r->n_tok_kept);
+    ui_json_int(&j, "ctx_size", r->n_ctx);
+    ui_json_int(&j, "reserve", r->reserve);
+    ui_json_uint(&j, "file_bytes", r->file_bytes);
+    ui_json_uint(&j, "kv_bytes", r->kv_raw_bytes);
+    ui_json_uint(&j, "kv_stored_bytes", r->kv_stored_bytes);
+    ui_json_double(&j, "tokenize_seconds", r->tokenize_s);
+    ui_json_double(&j, "prefill_seconds", r->prefill_s);
+    ui_json_double(&j, "write_seconds", r->write_s);
+    ui_json_double(&j, "seconds", r->total_s);
+    json_sources(&j, r);
+    ui_json_end(&j);
+}
+
+static void kept_line(const cag_build_report *r)
+{
+    int64_t computed = r->n_tok - r->n_tok_kept;
+    char t[UI_TEXT];
+
+    if (!r->n_tok_kept)
+        return;
+    if (computed > 0)
+        ui_note("kept %lld tokens of the old cache, computed %lld: about %s "
+                "saved", (long long)r->n_tok_kept, (long long)computed,
+                ui_duration(t, r->prefill_s / (double)computed *
+                                   (double)r->n_tok_kept));
+    else
+        ui_note("kept all %lld tokens of the old cache, computed none",
+                (long long)r->n_tok_kept);
+}
+
+void report_build(const char *path, const cag_build_report *r, bool json)
+{
+    char size[UI_TEXT], total[UI_TEXT], build[UI_TEXT], write[UI_TEXT];
+    int64_t computed = r->n_tok - r->n_tok_kept;
+
+    if (json)
+        json_build(path, r);
+    if (r->fresh) {
+        ui_verbose(1, "%s: fresh, nothing to do (%lld tokens)",
+                   ui_clean(path), (long long)r->n_tok);
+        return;
+    }
+    if (ui.verbose || r->n_source > 1)
+        for (int i = 0; i < r->n_source; i++)
+            ui_note("%8lld tokens  %s", (long long)r->source[i].n_tok,
+                    ui_clean(r->source[i].name));
+    kept_line(r);
+    ui_note("%s: %lld tokens, %s, %.0f bytes a token (%s); %s: read %s at "
+            "%.0f tokens/s, write %s",
+            ui_clean(path), (long long)r->n_tok, ui_size(size, r->file_bytes),
+            (double)r->file_bytes / (double)r->n_tok, r->codec,
+            ui_duration(total, r->total_s), ui_duration(build, r->prefill_s),
+            r->prefill_s > 0 ? (double)computed / r->prefill_s : 0.0,
+            ui_duration(write, r->write_s));
+}
+
+static void json_plan(const cag_build_report *r)
+{
+    struct ui_json j;
+
+    ui_json_start(&j, stdout);
+    ui_json_object(&j, NULL);
+    ui_json_int(&j, "schema", 1);
+    ui_json_int(&j, "tokens", r->n_tok);
+    ui_json_int(&j, "ctx_size", r->n_ctx);
+    ui_json_int(&j, "reserve", r->reserve);
+    ui_json_int(&j, "room", r->n_ctx - r->reserve - r->n_tok);
+    ui_json_uint(&j, "file_bytes_at_most", r->file_bytes);
+    ui_json_uint(&j, "kv_bytes", r->kv_raw_bytes);
+    ui_json_uint(&j, "build_memory_bytes", r->build_bytes);
+    ui_json_uint(&j, "ask_memory_bytes", r->ask_bytes);
+    json_sources(&j, r);
+    ui_json_end(&j);
+}
+
+void report_plan(const cag_build_report *r, bool json)
+{
+    char a[UI_TEXT], b[UI_TEXT], c[UI_TEXT];
+    int64_t sum = 0;
+
+    if (!r->n_source)
+        return;            /* failed before anything was counted */
+    if (json) {
+        json_plan(r);
+        return;
+    }
+    for (int i = 0; i < r->n_source; i++) {
+        printf("%8lld tokens  %s\n", (long long)r->source[i].n_tok,
+               ui_clean(r->source[i].name));
+        sum += r->source[i].n_tok;
+    }
+    printf("%8lld tokens  instructions and template\n",
+           (long long)(r->n_tok - sum));
+    printf("%8lld tokens  in all, of %lld; %lld kept free, %lld left over\n",
+           (long long)r->n_tok, (long long)r->n_ctx, (long long)r->reserve,
+           (long long)(r->n_ctx - r->reserve - r->n_tok));
+    if (r->file_bytes)
+        printf("file at most %s (%s); memory to build about %s, to ask about "
+               "%s\n", ui_size(a, r->file_bytes), r->codec,
+               ui_size(b, r->build_bytes), ui_size(c, r->ask_bytes));
+}
+
+static void json_check(const char *path, const char *state,
+                       const cag_check_report *r)
+{
+    struct ui_json j;
+
+    ui_json_start(&j, stdout);
+    ui_json_object(&j, NULL);
+    ui_json_int(&j, "schema", 1);
+    ui_json_str(&j, "file", path);
+    ui_json_str(&j, "state", state);
+    ui_json_int(&j, "sources", r->n_source);
+    ui_json_int(&j, "sources_unseen", r->n_unseen);
+    ui_json_bool(&j, "model_seen", r->model_seen);
+    ui_json_array(&j, "reasons");
+    for (int i = 0; i < r->n_reason; i++)
+        ui_json_str(&j, NULL, r->reason[i]);
+    ui_json_end(&j);
+    ui_json_array(&j, "unseen");
+    for (int i = 0; i < r->n_unseen; i++)
+        ui_json_str(&j, NULL, r->unseen[i]);
+    ui_json_end(&j);
+    ui_json_end(&j);
+}
+
+int report_check(const char *path, const cag_places *places,
+                 bool verify_full, bool json)
+{
+    cag_check_report r = { 0 };
+    cag_error err = CAG_ERROR_INIT;
+    cag_kvc *k = NULL;
+    cag_status st = cag_kvc_open(path, &k, &err);
+    int status;
+
+    if (!st)
+        st = cag_check(k, places, verify_full, &r, &err);
+    if (json && k)
+        json_check(path, !st ? "fresh" : st == CAG_E_STALE ? "stale"
+                         : st == CAG_E_MISSING ? "unseen" : "unusable", &r);
+    for (int i = 0; i < r.n_reason; i++)
+        ui_note("%s: stale: %s", ui_clean(path), ui_clean(r.reason[i]));
+    for (int i = 0; i < r.n_unseen; i++)
+        ui_note("%s: not seen: %s", ui_clean(path), ui_clean(r.unseen[i]));
+    if (st == CAG_E_STALE)
+        ui_note("rebuild with: cag-build --refresh %s", ui_clean(path));
+    if (!st)
+        ui_verbose(1, "%s: fresh", ui_clean(path));
+    status = !st ? UI_OK
+             : st == CAG_E_STALE || (st == CAG_E_MISSING && k)
+                 ? ui_exit_code(st) : ui_error(&err);
+    cag_check_report_release(&r);
+    cag_kvc_close(k);
+    return status;
+}

@@ -1,0 +1,289 @@
+/*
+ * cag-ask - answer questions from a cache.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cmd/ask_common.h"
+#include "cmd/opt.h"
+#include "cmd/places.h"
+#include "cmd/ui.h"
+
+static const char *const stales[] = { "error", "warn", "ignore", NULL };
+static const char *const verifies[] = { "header", "full", NULL };
+static const char *const formats[] = { "auto", "text", "jsonl", NULL };
+static const char *const precisions[] = { "default", "exact", NULL };
+
+static struct {
+    const char     *model, *file, *batch, *output, *device, *log;
+    struct opt_list stop;
+    int             stale, verify, format, precision, n_thread, parallel,
+        top_k;
+    int64_t         n_predict, seed, n_ctx, max_errors;
+    double          temperature, top_p, min_p;
+    bool            interactive, chat, resume, unordered, fail_fast, dry_run,
+        think, no_cache, usage, no_stream, json, extract;
+} o = { .n_predict = 120, .top_p = 1.0 };
+
+static const opt_spec specs[] = {
+    OPT_STR('m', "model", &o.model, "M", NULL,
+            "the cache's model, if it moved (or CAG_MODEL)"),
+    OPT_STR('f', "file", &o.file, "F", NULL,
+            "the question from a file; '-' is stdin"),
+    OPT_I64('n', "predict", &o.n_predict, 1, INT32_MAX, "N", NULL,
+            "tokens of an answer at most"),
+    OPT_FLAG('i', "interactive", &o.interactive,
+             "questions line by line, each from the clean cache"),
+    OPT_FLAG(0, "chat", &o.chat, "as -i, but earlier turns are kept"),
+    OPT_STR(0, "batch", &o.batch, "FILE", NULL,
+            "one question a line, or JSONL; '-' is stdin"),
+    OPT_STR('o', "output", &o.output, "FILE", NULL,
+            "write the rows of a batch to FILE"),
+    OPT_FLAG('u', "usage", &o.usage, "figures on stderr"),
+    OPT_FLAG(0, "json", &o.json, "the answer as one JSON object"),
+    OPT_CHOICE(0, "stale", &o.stale, stales, NULL,
+               "a cache that no longer fits its sources"),
+    OPT_FLAG(0, "no-cache", &o.no_cache, "read the whole prompt instead"),
+    OPT_MORE,
+    OPT_I64(0, "max-tokens", &o.n_predict, 1, INT32_MAX, "N", NULL,
+            "the same as -n"),
+    OPT_FLAG(0, "resume", &o.resume, "keep the rows an earlier run answered"),
+    OPT_I64(0, "max-errors", &o.max_errors, 0, INT64_MAX, "N", NULL,
+            "bad rows of a batch that are no failure"),
+    OPT_FLAG(0, "fail-fast", &o.fail_fast, "stop at the first bad row"),
+    OPT_CHOICE(0, "output-format", &o.format, formats, NULL,
+               "rows of a batch; auto: as the input"),
+    OPT_INT('j', "parallel", &o.parallel, 1, 256, "N", NULL,
+            "rows decoded together"),
+    OPT_FLAG(0, "unordered", &o.unordered, "rows as they are done"),
+    OPT_FLAG(0, "dry-run", &o.dry_run, "show the prompt, or check the rows"),
+    OPT_DOUBLE(0, "temperature", &o.temperature, 0, 100, "T", NULL,
+               "0 is greedy"),
+    OPT_DOUBLE(0, "top-p", &o.top_p, 0, 1, "P", NULL, "nucleus sampling"),
+    OPT_INT(0, "top-k", &o.top_k, 0, INT32_MAX, "K", NULL,
+            "the K likeliest tokens; 0 is off"),
+    OPT_DOUBLE(0, "min-p", &o.min_p, 0, 1, "P", NULL,
+               "no token below P times the likeliest"),
+    OPT_I64(0, "seed", &o.seed, 0, INT64_MAX, "N", NULL, "of the sampling"),
+    OPT_LIST(0, "stop", &o.stop, "TEXT", "end the answer at TEXT; repeatable"),
+    OPT_FLAG(0, "think", &o.think, "let the model think first, unseen"),
+    OPT_CHOICE(0, "verify", &o.verify, verifies, NULL,
+               "full: every digest of the file, before answering"),
+    OPT_FLAG(0, "no-stream", &o.no_stream, "print the answer when complete"),
+    OPT_STR(0, "log", &o.log, "FILE", NULL,
+            "append each answer as a JSON line to FILE"),
+    OPT_FLAG('x', "extract", &o.extract, "only the first fenced code block"),
+    OPT_I64('c', "ctx-size", &o.n_ctx, 1, 1 << 24, "N", NULL,
+            "a smaller context than the cache's"),
+    OPT_CHOICE(0, "precision", &o.precision, precisions, NULL,
+               "exact: f32 throughout"),
+    OPT_INT('t', "threads", &o.n_thread, 1, 512, "N", "CAG_THREADS",
+            "CPU threads"),
+    OPT_STR(0, "device", &o.device, "auto|cpu|cuda[:N]", "CAG_DEVICE",
+            "where to compute"),
+    OPT_COMMON,
+    OPT_END
+};
+
+static const char examples[] =
+    "  cag-ask handbook.kvc How do I reset my badge?\n"
+    "  echo 'Who leads the project?' | cag-ask handbook.kvc\n"
+    "  cag-ask --batch questions.jsonl -o answers.jsonl handbook.kvc\n"
+    "  cag-ask -i handbook.kvc\n";
+
+static const opt_usage usage = {
+    "cag-ask", "[options] FILE.kvc [QUESTION...]",
+    "answer questions from a cache", examples, specs
+};
+
+static void fill(struct ask_opts *a)
+{
+    memset(a, 0, sizeof *a);
+    cag_kb_opts_init(&a->kb);
+    cag_ask_params_init(&a->params);
+    a->kb.model = o.model;
+    a->kb.stale = o.stale == 0 ? CAG_STALE_ERROR
+                  : o.stale == 1 ? CAG_STALE_WARN : CAG_STALE_IGNORE;
+    a->kb.verify_full = o.verify == 1;
+    a->kb.no_cache = o.no_cache;
+    a->kb.no_weights = o.dry_run;
+    a->kb.n_ctx = o.n_ctx;
+    a->kb.engine.device = o.device;
+    a->kb.engine.n_thread = o.n_thread;
+    a->kb.engine.precision = o.precision == 1 ? CAG_PRECISION_EXACT
+                                              : CAG_PRECISION_DEFAULT;
+    a->kb.places = *places_get();
+    a->kb.hooks = places_hooks();
+    a->params.max_tok = o.n_predict;
+    a->params.sampling.temperature = (float)o.temperature;
+    a->params.sampling.top_k = o.top_k;
+    a->params.sampling.top_p = (float)o.top_p;
+    a->params.sampling.min_p = (float)o.min_p;
+    a->params.sampling.seed = (uint64_t)o.seed;
+    a->params.stop = o.stop.item;
+    a->params.n_stop = o.stop.n;
+    a->params.think = o.think;
+    a->json = o.json;
+    a->no_stream = o.no_stream;
+    a->usage = o.usage;
+    a->extract = o.extract;
+    a->chat = o.chat;
+    a->log = o.log;
+    a->batch = o.batch;
+    a->output = o.output && strcmp(o.output, "-") ? o.output : NULL;
+    a->format = o.format;
+    a->parallel = o.parallel;
+    a->resume = o.resume;
+    a->unordered = o.unordered;
+    a->fail_fast = o.fail_fast;
+    a->dry_run = o.dry_run;
+    a->max_errors = o.max_errors;
+}
+
+static void check_usage(char **word)
+{
+    bool talk = o.interactive || o.chat;
+
+    if (talk && (word[1] || o.file || o.batch))
+        opt_fail("-i and --chat take no other question");
+    if (o.batch && (word[1] || o.file))
+        opt_fail("--batch takes its questions from the file only");
+    if (!o.batch && (o.output || o.resume || o.unordered || o.fail_fast ||
+                     o.parallel || o.format))
+        opt_fail("-o, -j, --resume, --unordered, --fail-fast and "
+                 "--output-format belong to --batch");
+    if (o.resume && !o.output)
+        opt_fail("--resume needs -o FILE");
+    if (o.resume && o.unordered)
+        opt_fail("--resume and --unordered exclude each other");
+    if (o.resume && o.format == 1)
+        opt_fail("--resume needs rows as JSON: --output-format jsonl");
+    for (char **w = word + 1; word[0] && *w; w++) {
+        size_t n = strlen(*w);
+
+        if (n > 4 && !strcmp(*w + n - 4, ".kvc") && access(*w, F_OK) == 0)
+            opt_fail("one cache at a time; did you mean: cag-ask %s '...' "
+                     "and cag-ask %s '...'?", word[0], *w);
+    }
+}
+
+/* The question of the command line, -f and stdin; heap, or NULL after a
+ * message with *status set; NULL with *status 0: nobody asked anything. */
+static char *get_question(char **word, size_t *n, int *status)
+{
+    cag_error err = CAG_ERROR_INIT;
+    char *text = NULL, *q;
+    size_t size = 0, text_n = 0;
+    bool from_stdin = !word[0] && !o.file && !isatty(0);
+
+    if ((o.file || from_stdin) &&
+        cag_read_file(o.file ? o.file : "-", &text, &text_n, &err)) {
+        *status = ui_error(&err);
+        return NULL;
+    }
+    while (text_n && (text[text_n - 1] == '\n' || text[text_n - 1] == '\r'))
+        text_n--;
+    if (!word[0] && !text)
+        return NULL;
+    for (char **w = word; *w; w++)
+        size += strlen(*w) + 1;
+    q = malloc(size + text_n + 1);
+    if (!q) {
+        *status = ui_fail(CAG_E_NOMEM, NULL, "out of memory");
+    } else {
+        *n = 0;
+        for (char **w = word; *w; w++) {
+            size_t len = strlen(*w);
+
+            memcpy(q + *n, *w, len);
+            *n += len;
+            q[(*n)++] = w[1] ? ' ' : '\n';
+        }
+        if (word[0] && !text)
+            (*n)--;
+        if (text)
+            memcpy(q + *n, text, text_n);
+        *n += text_n;
+        q[*n] = 0;
+    }
+    cag_free(text);
+    return q;
+}
+
+static int show_prompt(cag_kb *kb, const char *question, size_t n)
+{
+    cag_error err = CAG_ERROR_INIT;
+    cag_prompt_view v;
+
+    if (cag_kb_prompt(kb, question, n, o.think, &v, &err))
+        return ui_error(&err);
+    if (o.json) {
+        struct ui_json j;
+
+        ui_json_start(&j, stdout);
+        ui_json_object(&j, NULL);
+        ui_json_int(&j, "schema", 1);
+        ui_json_strn(&j, "prompt", v.text, v.size);
+        ui_json_uint(&j, "cached_bytes", v.cached_bytes);
+        ui_json_int(&j, "cached_tokens", v.n_cached);
+        ui_json_int(&j, "question_tokens", v.n_prompt);
+        ui_json_int(&j, "room", v.room);
+        ui_json_end(&j);
+    } else {
+        ui_put_text(stdout, v.text, v.cached_bytes);
+        printf("[cached part ends here: %lld tokens]", (long long)v.n_cached);
+        ui_put_text(stdout, v.text + v.cached_bytes, v.size - v.cached_bytes);
+        printf("\n[question: %lld tokens; room for an answer: %lld]\n",
+               (long long)v.n_prompt, (long long)v.room);
+    }
+    cag_free(v.text);
+    return v.room > 0 ? UI_OK
+                      : ui_fail(CAG_E_LIMIT, NULL, "the question does not fit");
+}
+
+int main(int argc, char **argv)
+{
+    char **word = opt_parse(&usage, argc, argv, 1);
+    cag_error err = CAG_ERROR_INIT;
+    struct ask_opts a;
+    cag_kb *kb = NULL;
+    char *question = NULL;
+    size_t n = 0;
+    int status = UI_OK;
+    bool talk = o.interactive || o.chat;
+
+    if (opt_wants_config()) {
+        opt_print_config();
+        return ui_close_stdout(UI_OK);
+    }
+    check_usage(word);
+    fill(&a);
+    if (!talk && !o.batch) {
+        question = get_question(word + 1, &n, &status);
+        if (!question && !status)
+            talk = isatty(0) && isatty(1);
+        if (!question && !status && !talk)
+            opt_fail("no question: write it after the cache, or pipe it in");
+    }
+    if (!status) {
+        ui_catch(true);
+        if (cag_kb_open(word[0], &a.kb, &kb, &err))
+            status = ui_error(&err);
+        ui_catch(false);
+    }
+    if (!status && o.batch)
+        status = ask_batch(&a, kb);
+    else if (!status && talk)
+        status = ask_interactive(&a, kb);
+    else if (!status && o.dry_run)
+        status = show_prompt(kb, question, n);
+    else if (!status) {
+        ui_catch(true);
+        status = ask_question(&a, kb, NULL, question, n);
+        ui_catch(false);
+    }
+    cag_kb_close(kb);
+    free(question);
+    return ui_close_stdout(status);
+}

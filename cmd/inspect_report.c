@@ -1,0 +1,221 @@
+/*
+ * inspect_report.c - see inspect_report.h.
+ */
+#include "cmd/inspect_report.h"
+
+#include <string.h>
+
+#include "cmd/ui.h"
+
+static void line(const char *name, const char *value)
+{
+    if (value)
+        printf("%-12s %s\n", name, ui_clean(value));
+}
+
+void inspect_summary(const cag_kvc *k)
+{
+    const cag_kvc_info *i = cag_kvc_get_info(k);
+    char a[UI_TEXT], b[UI_TEXT], c[UI_TEXT];
+
+    printf("%s: cag cache, format %d.%d, %s\n", ui_clean(i->path), i->major,
+           i->minor, ui_size(a, i->size_bytes));
+    line("model", i->model_name);
+    printf("%-12s %s, %d layers, %d KV heads of %d\n", "", i->model_arch,
+           i->n_layer, i->n_kv_head, i->d_head);
+    line("path", i->model_path);
+    line("hub id", i->model_hub);
+    line("weights", i->weights_sha256);
+    line("tokenizer", i->tokenizer_sha256);
+    line("template", i->template_sha256);
+    line("date", i->template_date);
+    printf("%-12s %lld of %lld, %lld reserved\n", "tokens",
+           (long long)i->n_tok, (long long)i->n_ctx, (long long)i->reserve);
+    printf("%-12s %s: %s, %s raw, %.0f bytes a token\n", "K and V", i->codec,
+           ui_size(b, i->kv_stored_bytes), ui_size(c, i->kv_raw_bytes),
+           (double)i->kv_stored_bytes / (double)i->n_tok);
+    printf("%-12s %s, %s, %s, precision %s\n", "made by", i->tool, i->device,
+           i->numerics, i->precision);
+    line("binding", i->binding);
+    line("content id", i->content_id);
+    printf("%-12s %d\n", "sources", i->n_source);
+    for (int n = 0; n < i->n_source; n++) {
+        const cag_kvc_source *s = cag_kvc_get_source(k, n);
+
+        printf("%8lld tokens  %s%s%s\n",
+               (long long)(s->tok_end - s->tok_begin), ui_clean(s->name),
+               s->filter ? "  filter: " : "",
+               s->filter ? ui_clean(s->filter) : "");
+    }
+}
+
+static void json_source(struct ui_json *j, const cag_kvc_source *s)
+{
+    ui_json_object(j, NULL);
+    ui_json_str(j, "name", s->name);
+    ui_json_str(j, "path", s->path);
+    ui_json_str(j, "filter", s->filter);
+    ui_json_str(j, "group", s->group);
+    ui_json_uint(j, "bytes", s->size_bytes);
+    ui_json_str(j, "sha256_raw", s->sha256_raw);
+    ui_json_str(j, "sha256_text", s->sha256_text);
+    ui_json_uint(j, "text_off", s->text_off);
+    ui_json_uint(j, "text_bytes", s->text_bytes);
+    ui_json_int(j, "token_begin", s->tok_begin);
+    ui_json_int(j, "token_end", s->tok_end);
+    ui_json_end(j);
+}
+
+static void json_sections(struct ui_json *j, const cag_kvc *k)
+{
+    ui_json_array(j, "sections");
+    for (int n = 0; n < cag_kvc_n_section(k); n++) {
+        cag_kvc_section s;
+
+        cag_kvc_get_section(k, n, &s);
+        ui_json_object(j, NULL);
+        ui_json_str(j, "name", s.name);
+        ui_json_uint(j, "off", s.off);
+        ui_json_uint(j, "bytes", s.size_bytes);
+        ui_json_str(j, "sha256", s.sha256);
+        ui_json_bool(j, "required", s.required);
+        ui_json_end(j);
+    }
+    ui_json_end(j);
+}
+
+void inspect_json(const cag_kvc *k)
+{
+    const cag_kvc_info *i = cag_kvc_get_info(k);
+    struct ui_json j;
+    size_t n_meta;
+    const char *meta = cag_kvc_meta_json(k, &n_meta);
+
+    ui_json_start(&j, stdout);
+    ui_json_object(&j, NULL);
+    ui_json_int(&j, "schema", 1);
+    ui_json_str(&j, "file", i->path);
+    ui_json_int(&j, "format_major", i->major);
+    ui_json_int(&j, "format_minor", i->minor);
+    ui_json_uint(&j, "bytes", i->size_bytes);
+    ui_json_str(&j, "codec", i->codec);
+    ui_json_int(&j, "tokens", i->n_tok);
+    ui_json_int(&j, "ctx_size", i->n_ctx);
+    ui_json_int(&j, "reserve", i->reserve);
+    ui_json_uint(&j, "kv_bytes", i->kv_raw_bytes);
+    ui_json_uint(&j, "kv_stored_bytes", i->kv_stored_bytes);
+    ui_json_str(&j, "binding", i->binding);
+    ui_json_str(&j, "content_id", i->content_id);
+    ui_json_raw(&j, "meta", meta, n_meta);
+    ui_json_array(&j, "sources");
+    for (int n = 0; n < i->n_source; n++)
+        json_source(&j, cag_kvc_get_source(k, n));
+    ui_json_end(&j);
+    json_sections(&j, k);
+    ui_json_end(&j);
+}
+
+void inspect_sources(const cag_kvc *k)
+{
+    for (int n = 0; n < cag_kvc_get_info(k)->n_source; n++) {
+        const cag_kvc_source *s = cag_kvc_get_source(k, n);
+
+        if (!s->path) {
+            ui_note("%s: came from a pipe, left out", ui_clean(s->name));
+            continue;
+        }
+        /* sha256sum's own escape for names with a backslash or newline */
+        if (strpbrk(s->path, "\\\n"))
+            putchar('\\');
+        printf("%s  ", s->sha256_raw);
+        for (const char *p = s->path; *p; p++)
+            if (*p == '\\')
+                fputs("\\\\", stdout);
+            else if (*p == '\n')
+                fputs("\\n", stdout);
+            else
+                putchar(*p);
+        putchar('\n');
+    }
+}
+
+void inspect_tokens(const cag_kvc *k, bool json)
+{
+    const cag_tokenizer *t = cag_kvc_tokenizer(k);
+    const int64_t *off = cag_kvc_id_offsets(k);
+    size_t n, size;
+    const int32_t *id = cag_kvc_ids(k, &n);
+
+    if (json) {
+        struct ui_json j;
+
+        ui_json_start(&j, stdout);
+        ui_json_array(&j, NULL);
+        for (size_t i = 0; i < n; i++)
+            ui_json_int(&j, NULL, id[i]);
+        ui_json_end(&j);
+        return;
+    }
+    for (size_t i = 0; i < n; i++) {
+        char text[256];
+        const char *s = t ? cag_token_bytes(t, id[i], true, &size) : NULL;
+
+        if (!s || size >= sizeof text)
+            size = 0;
+        if (size)
+            memcpy(text, s, size);
+        text[size] = 0;
+        printf("%6zu  %8lld  %7d  %s\n", i, (long long)off[i], (int)id[i],
+               ui_clean(text));
+    }
+}
+
+void inspect_tensors(const cag_kvc *k)
+{
+    const cag_kvc_info *i = cag_kvc_get_info(k);
+    int n_chunk = (int)((i->n_tok + i->chunk_tok - 1) / i->chunk_tok);
+
+    printf("%d layers x (K, V): [%d heads, %lld tokens, %d], %s, in %d "
+           "chunks of %d tokens a layer\n", i->n_layer, i->n_kv_head,
+           (long long)i->n_tok, i->d_head,
+           strcmp(i->codec, "f32") ? "f16" : "f32", n_chunk, i->chunk_tok);
+    for (int n = 0; n < cag_kvc_n_section(k); n++) {
+        cag_kvc_section s;
+
+        cag_kvc_get_section(k, n, &s);
+        printf("%-4s  %12llu  %12llu  %s  %s\n", s.name,
+               (unsigned long long)s.off, (unsigned long long)s.size_bytes,
+               s.sha256, s.required ? "required" : "optional");
+    }
+}
+
+int inspect_diff(const cag_kvc *a, const cag_kvc *b, bool json)
+{
+    cag_error err = CAG_ERROR_INIT;
+    cag_diff d;
+    int status;
+
+    if (cag_kvc_diff(a, b, &d, &err))
+        return ui_error(&err);
+    status = d.n_line ? UI_NO : UI_OK;
+    if (json) {
+        struct ui_json j;
+
+        ui_json_start(&j, stdout);
+        ui_json_object(&j, NULL);
+        ui_json_int(&j, "schema", 1);
+        ui_json_bool(&j, "equal", !d.n_line);
+        ui_json_int(&j, "first_differing_token", d.first_tok);
+        ui_json_int(&j, "tokens_kept", d.n_tok_kept);
+        ui_json_array(&j, "differences");
+        for (int i = 0; i < d.n_line; i++)
+            ui_json_str(&j, NULL, d.line[i]);
+        ui_json_end(&j);
+        ui_json_end(&j);
+    } else {
+        for (int i = 0; i < d.n_line; i++)
+            printf("%s\n", ui_clean(d.line[i]));
+    }
+    cag_diff_release(&d);
+    return status;
+}

@@ -1,0 +1,18 @@
+/*
+ * places.h - what the environment says: where models are, where hashes are
+ * remembered.  The only code of the programs that reads it, beside opt.c.
+ */
+#ifndef CMD_PLACES_H
+#define CMD_PLACES_H
+
+#include <cag/pipeline.h>
+
+/* Filled once; the strings live as long as the program. */
+const cag_places *places_get(void);
+/* SOURCE_DATE_EPOCH if set (else -1), and the clock. */
+int64_t places_epoch(void);
+int64_t places_now(void);
+/* The callbacks of a job: warnings, notes and progress go to ui. */
+cag_hooks places_hooks(void);
+
+#endif

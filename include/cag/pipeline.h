@@ -1,0 +1,314 @@
+/*
+ * pipeline.h - whole jobs: build a cache, check it, ask it.
+ *
+ * What the programs in cmd/ do, without their printing: paths and options
+ * in, structs and callbacks out.  Nothing here reads the environment; what a
+ * program found there comes in cag_places.
+ */
+#ifndef CAG_PIPELINE_H
+#define CAG_PIPELINE_H
+
+#include <cag/session.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Where models and remembered hashes are looked for.  All may be NULL. */
+typedef struct cag_places {
+    const char *model;         /* CAG_MODEL                                 */
+    const char *models;        /* CAG_MODELS, colon-separated directories   */
+    const char *hf_hub;        /* $HF_HOME/hub                              */
+    const char *cache_dir;     /* writable, for remembered model hashes     */
+    const char *cache_dir_ro;  /* asked second                              */
+} cag_places;
+
+/* A remark that is no error, one line without newline. */
+typedef enum cag_note { CAG_NOTE_WARN, CAG_NOTE_INFO, CAG_NOTE_DETAIL } cag_note;
+typedef void (*cag_note_fn)(void *ctx, cag_note kind, const char *line);
+
+/* Callbacks of a job; all may be NULL. */
+typedef struct cag_hooks {
+    cag_note_fn     note;
+    cag_progress_fn progress;  /* "tokens" or "bytes"; false cancels        */
+    void           *ctx;
+} cag_hooks;
+
+/* ------------------------------------------------------------------ build */
+
+/* One operand of a build, in the order given. */
+typedef struct cag_source_spec {
+    const char *path;          /* file, directory, glob (if is_glob) or "-" */
+    const char *title;         /* name shown to the model, NULL = from path */
+    const char *const *filter; /* argv, NULL-terminated; the file is its
+                                  standard input and replaces {}; or NULL   */
+    double      filter_timeout_s;          /* 0 = 60                        */
+    uint64_t    filter_max_bytes;          /* 0 = 64 MiB                    */
+    bool        is_glob;
+} cag_source_spec;
+
+typedef struct cag_build_opts {
+    const char *model;                     /* path or hub id                */
+    const char *output;
+    const cag_source_spec *source;         /* [n_source]                    */
+    int         n_source;
+    const char *system, *label, *refusal;  /* NULL = default, or as recorded */
+    bool        drop_front_matter;
+    int64_t     n_ctx;                     /* 0 = the model's               */
+    int64_t     reserve;                   /* -1 = default                  */
+    const char *chat_template;             /* built-in name, or NULL        */
+    const char *chat_template_text;        /* a file's text, or NULL        */
+    int64_t     template_date;             /* seconds; -1 = as recorded, or
+                                              else now                      */
+    int64_t     now;                       /* seconds, for the first build  */
+    const char *codec;                     /* NULL = f16z                   */
+    cag_engine_opts engine;
+    bool        force;                     /* rebuild even if fresh         */
+    bool        keep_mtime;                /* fresh: leave the file's time  */
+    bool        checkpoint;
+    bool        verify_full;               /* ignore remembered hashes      */
+    int         mode;                      /* -1 = existing or default      */
+    double      lock_timeout_s;
+    uint64_t    max_memory;                /* 0 = no limit                  */
+    const char *depfile;
+    cag_places  places;
+    cag_hooks   hooks;
+} cag_build_opts;
+CAG_API void cag_build_opts_init(cag_build_opts *o);
+
+typedef struct cag_build_source {
+    char    *name, *path;
+    uint64_t size_bytes, text_bytes;
+    int64_t  n_tok;
+} cag_build_source;
+
+typedef struct cag_build_report {
+    bool     fresh;            /* nothing had to be done                    */
+    cag_build_source *source;  /* [n_source] heap                           */
+    int      n_source;
+    int64_t  n_tok;            /* prefix                                    */
+    int64_t  n_tok_kept;       /* taken from the old file                   */
+    int64_t  n_ctx, reserve;
+    uint64_t file_bytes, kv_raw_bytes, kv_stored_bytes;
+    uint64_t build_bytes;      /* memory a build needs at most (estimate)   */
+    uint64_t ask_bytes;        /* private memory a question needs           */
+    double   tokenize_s, prefill_s, write_s, total_s;
+    char     content_id[65];
+    char     codec[8];
+    char    *model_path;       /* heap */
+} cag_build_report;
+CAG_API void cag_build_report_release(cag_build_report *r);
+
+/*
+ * Build, or find that nothing has to be done.  The report is filled as far
+ * as the job got, also on failure (a text that does not fit: the per-source
+ * token table).  Errors: any; the old cache is intact after each.
+ */
+CAG_API cag_status cag_build(const cag_build_opts *o, cag_build_report *r,
+                             cag_error *err);
+/* --dry-run: read, tokenize, add up; needs no weights, writes nothing. */
+CAG_API cag_status cag_build_plan(const cag_build_opts *o,
+                                  cag_build_report *r, cag_error *err);
+
+/* -------------------------------------------------------------- freshness */
+
+typedef struct cag_check_report {
+    char **reason;             /* [n_reason] heap: "handbook.md: changed"   */
+    int    n_reason;
+    char **unseen;             /* [n_unseen] sources that could not be seen */
+    int    n_unseen;
+    int    n_source;
+    bool   model_seen;
+} cag_check_report;
+CAG_API void cag_check_report_release(cag_check_report *r);
+
+/*
+ * Compare a cache with its sources and, where found, its model on disk.
+ * CAG_OK fresh, CAG_E_STALE with reasons, CAG_E_MISSING if nothing differs
+ * but something could not be seen; other errors when the cache itself is
+ * unusable.
+ */
+CAG_API cag_status cag_check(const cag_kvc *k, const cag_places *places,
+                             bool verify_full, cag_check_report *r,
+                             cag_error *err);
+/*
+ * Rebuild a cache from what it records.  o gives engine options, places,
+ * hooks, force, keep_mtime, lock and so on; its sources, prompt and output
+ * are ignored.
+ */
+CAG_API cag_status cag_refresh(const char *path, const cag_build_opts *o,
+                               cag_build_report *r, cag_error *err);
+
+/* -------------------------------------------------------------------- ask */
+
+typedef enum cag_stale { CAG_STALE_ERROR, CAG_STALE_WARN,
+                         CAG_STALE_IGNORE } cag_stale;
+
+typedef struct cag_kb_opts {
+    const char *model;         /* overrides every other place, or NULL      */
+    cag_stale   stale;
+    bool        verify_full;   /* check every digest before answering       */
+    bool        no_cache;      /* read the whole prompt instead             */
+    bool        no_weights;    /* --dry-run: prompts only                   */
+    int64_t     n_ctx;         /* 0 = what the cache says                   */
+    cag_engine_opts engine;
+    cag_places  places;
+    cag_hooks   hooks;
+} cag_kb_opts;
+CAG_API void cag_kb_opts_init(cag_kb_opts *o);
+
+/* An open cache with its model, ready to answer.  One thread at a time. */
+typedef struct cag_kb cag_kb;
+
+CAG_API cag_status cag_kb_open(const char *path, const cag_kb_opts *o,
+                               cag_kb **out, cag_error *err);
+CAG_API void       cag_kb_close(cag_kb *kb);
+CAG_API const cag_kvc *cag_kb_get_kvc(const cag_kb *kb);
+CAG_API const char *cag_kb_kernels(const cag_kb *kb);
+CAG_API const char *cag_kb_device(const cag_kb *kb);
+CAG_API int64_t     cag_kb_n_ctx(const cag_kb *kb);
+CAG_API int         cag_kb_sources_unseen(const cag_kb *kb);
+CAG_API double      cag_kb_load_s(const cag_kb *kb);
+/* bytes of K and V of the prefix: held privately; mapped and shared */
+CAG_API uint64_t    cag_kb_private_bytes(const cag_kb *kb);
+CAG_API uint64_t    cag_kb_mapped_bytes(const cag_kb *kb);
+
+typedef struct cag_ask_params {
+    int64_t      max_tok;      /* generated tokens at most, default 120     */
+    cag_sampling sampling;
+    const char *const *stop;   /* [n_stop] strings that end an answer       */
+    int          n_stop;
+    bool         think;
+} cag_ask_params;
+CAG_API void cag_ask_params_init(cag_ask_params *p);
+
+typedef struct cag_answer {
+    char       *text;          /* heap; valid UTF-8, trimmed of whitespace at
+                                  both ends; stop string not included       */
+    size_t      size;
+    char       *reasoning;     /* heap or NULL                              */
+    bool        refused;       /* exactly the refusal                       */
+    const char *finish;        /* "stop", "length"; static                  */
+    int64_t     n_cached, n_prompt, n_generated;
+                               /* prompt tokens computed now, not cached    */
+    double      prefill_s, first_s, decode_s;
+                               /* first_s: from the call to the first token */
+} cag_answer;
+CAG_API void cag_answer_release(cag_answer *a);
+
+/* Called with answer text as it becomes final (whole UTF-8 characters);
+ * false stops the answer (CAG_E_CANCELLED, *out filled so far). */
+typedef bool (*cag_text_fn)(void *ctx, const char *text, size_t size);
+
+/*
+ * Answer one question from the clean prefix.  Errors: CAG_E_FORMAT (empty
+ * or blank question, invalid UTF-8), CAG_E_LIMIT (does not fit, with the
+ * numbers).
+ */
+CAG_API cag_status cag_kb_ask(cag_kb *kb, const char *question, size_t size,
+                              const cag_ask_params *p, cag_text_fn fn,
+                              void *ctx, cag_answer *out, cag_error *err);
+
+/*
+ * A conversation: earlier turns are kept, and each new turn reads again all
+ * that follows the knowledge, so that turn N equals a cold run.
+ */
+typedef struct cag_chat cag_chat;
+CAG_API cag_status cag_chat_new(cag_kb *kb, cag_chat **out, cag_error *err);
+CAG_API void       cag_chat_free(cag_chat *c);
+CAG_API void       cag_chat_reset(cag_chat *c);
+CAG_API cag_status cag_chat_ask(cag_chat *c, const char *question,
+                                size_t size, const cag_ask_params *p,
+                                cag_text_fn fn, void *ctx, cag_answer *out,
+                                cag_error *err);
+
+/* The exact prompt of a question, and where its cached part ends. */
+typedef struct cag_prompt_view {
+    char   *text;              /* heap */
+    size_t  size, cached_bytes;
+    int64_t n_cached, n_prompt, room;   /* room: tokens left for an answer  */
+} cag_prompt_view;
+CAG_API cag_status cag_kb_prompt(cag_kb *kb, const char *question,
+                                 size_t size, bool think,
+                                 cag_prompt_view *out, cag_error *err);
+
+/* One line of JSON (heap, no newline) for an answer; id may be NULL. */
+CAG_API char *cag_answer_json(const cag_kb *kb, const cag_answer *a,
+                              const char *question, size_t size,
+                              const char *id, const cag_ask_params *p);
+
+/* ------------------------------------------------------------------ batch */
+
+typedef struct cag_batch_opts {
+    cag_ask_params params;
+    int   parallel;            /* rows decoded together; 0 = from cores     */
+    bool  unordered;
+    bool  fail_fast;
+    bool  check_only;          /* --dry-run: check rows, answer none        */
+    int   format;              /* 0 as the input, 1 text, 2 jsonl           */
+    /* rows already answered, as one JSONL text (--resume), or NULL */
+    const char *done; size_t done_size;
+} cag_batch_opts;
+
+typedef struct cag_batch_report {
+    int64_t n_row, n_ok, n_failed, n_resumed;
+    int64_t n_generated, n_prompt;
+    double  seconds;
+} cag_batch_report;
+
+/* Next line of input without its newline, NULL at the end; valid until the
+ * next call. */
+typedef const char *(*cag_line_fn)(void *ctx, size_t *size, cag_error *err);
+/* One output row with its newline; not CAG_OK stops the batch. */
+typedef cag_status (*cag_row_fn)(void *ctx, const char *row, size_t size,
+                                 bool failed, cag_error *err);
+
+CAG_API cag_status cag_kb_batch(cag_kb *kb, const cag_batch_opts *o,
+                                cag_line_fn in, cag_row_fn out, void *ctx,
+                                cag_batch_report *r, cag_error *err);
+
+/* ---------------------------------------------------------------- inspect */
+
+/*
+ * A prompt as a model would read it, without any cache: the messages (JSON
+ * text, [{"role", "content"}, ...]) or, when NULL, the knowledge-base prompt
+ * with "..." in the places of knowledge and question.  One of model (path or
+ * hub id) and template_text may be NULL.  cached_bytes is where a cache would
+ * end (0 without a model, whose tokenizer knows the control tokens).
+ */
+CAG_API cag_status cag_render_prompt(const char *model,
+                                     const char *template_text,
+                                     const char *messages, size_t n_messages,
+                                     bool think, int64_t date_s,
+                                     const cag_places *places,
+                                     cag_prompt_view *out, cag_error *err);
+
+/* A model for its tokenizer and template only (path or hub id). */
+CAG_API cag_status cag_open_tokenizer(const char *model,
+                                      const cag_places *places,
+                                      cag_model **out, cag_error *err);
+
+/* How two caches differ: one line each, heap strings. */
+typedef struct cag_diff {
+    char  **line;
+    int     n_line;
+    int64_t first_tok;      /* first differing token, -1 if the ids are equal */
+    int64_t n_tok_kept;     /* tokens a rebuild of B over A would keep        */
+} cag_diff;
+CAG_API cag_status cag_kvc_diff(const cag_kvc *a, const cag_kvc *b,
+                                cag_diff *out, cag_error *err);
+CAG_API void       cag_diff_release(cag_diff *d);
+
+/* ------------------------------------------------------------------ files */
+
+/* A whole file ("-" is standard input) as a heap block with a NUL behind it. */
+CAG_API cag_status cag_read_file(const char *path, char **data, size_t *size,
+                                 cag_error *err);
+/* The same, checked: UTF-8 without NUL bytes; a byte order mark is dropped. */
+CAG_API cag_status cag_read_text(const char *path, const char **text,
+                                 cag_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

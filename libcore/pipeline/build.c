@@ -1,0 +1,256 @@
+/*
+ * build.c - sources to a cache: nothing if it is fresh, else the prefill of
+ * what changed, and a file written aside and renamed.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "engine/session.h"
+#include "kvc/kvc_read.h"
+#include "kvc/kvc_write.h"
+#include "pipeline/build_job.h"
+#include "pipeline/depfile.h"
+#include "pipeline/notes.h"
+#include "tokenizer/tokenizer.h"
+#include "util/file.h"
+#include "util/mem.h"
+
+void cag_build_opts_init(cag_build_opts *o)
+{
+    memset(o, 0, sizeof *o);
+    o->reserve = -1;
+    o->template_date = -1;
+    o->mode = -1;
+}
+
+void cag_build_report_release(cag_build_report *r)
+{
+    for (int i = 0; i < r->n_source; i++) {
+        mem_free(r->source[i].name);
+        mem_free(r->source[i].path);
+    }
+    mem_free(r->source);
+    mem_free(r->model_path);
+    memset(r, 0, sizeof *r);
+}
+
+cag_status cag_build_plan(const cag_build_opts *o, cag_build_report *r,
+                          cag_error *err)
+{
+    struct build_job j;
+    cag_status st;
+
+    memset(r, 0, sizeof *r);
+    st = build_job_prepare(&j, o, r, false, err);
+    if (!st) {
+        struct kvc_desc d = { .shape = j.shape, .codec = j.codec };
+
+        r->file_bytes = kvc_size_bound(&d);
+    }
+    build_job_release(&j);
+    return st;
+}
+
+/*
+ * Tokens whose K and V can be taken from the old cache: the common prefix of
+ * ids, if they were computed by the same model in the same way.
+ */
+static int64_t reusable(const struct build_job *j, const char *numerics)
+{
+    const cag_kvc_info *old = j->old ? cag_kvc_get_info(j->old) : NULL;
+    const struct kvc_shape *shape;
+    const jv *binding;
+    const int32_t *ids;
+    size_t n_old, n = 0;
+    char hex[2 * SHA256_SIZE + 1];
+
+    if (!old || j->o->force || strcmp(old->numerics, numerics) ||
+        strcmp(old->precision, precision_name(j->o->engine.precision)))
+        return 0;
+    binding = jv_get(kvc_meta(j->old), "binding");
+    hash_hex(j->print.weights, SHA256_SIZE, hex);
+    if (strcmp(hex, old->weights_sha256))
+        return 0;
+    hash_hex(j->print.config, SHA256_SIZE, hex);
+    if (strcmp(hex, old->config_sha256) ||
+        strcmp(jv_get_str(binding, "rope", ""), j->model->config.rope_text))
+        return 0;
+    shape = kvc_get_shape(j->old);
+    if (shape->elem_bytes != j->shape.elem_bytes ||
+        shape->n_layer != j->shape.n_layer ||
+        shape->n_kv_head != j->shape.n_kv_head ||
+        shape->d_head != j->shape.d_head)
+        return 0;
+    ids = cag_kvc_ids(j->old, &n_old);
+    while (n < n_old && n < j->ids.n && ids[n] == j->ids.id[n])
+        n++;
+    return (int64_t)n;
+}
+
+struct chunk_source {
+    const cag_session      *session;
+    const struct kvc_shape *shape;
+};
+
+static cag_status give_chunk(void *ctx, int layer, int chunk, uint8_t *dst,
+                             cag_error *err)
+{
+    const struct chunk_source *c = ctx;
+
+    return session_export_chunk(c->session, c->shape, layer, chunk, dst, err);
+}
+
+/* The prefill: what the old cache has is imported, the rest computed. */
+static cag_status compute(struct build_job *j, cag_engine *e, cag_session *s,
+                          int64_t keep, cag_error *err)
+{
+    double start = now_s();
+    cag_error why = CAG_ERROR_INIT;
+    cag_status st = CAG_OK;
+
+    if (keep && session_import(s, j->old, (int)keep, &why)) {
+        if (why.status != CAG_E_CORRUPT)
+            return cag_error_copy(err, &why);
+        note(&j->o->hooks, CAG_NOTE_WARN,
+             "%s: the old cache is damaged (%s); everything is computed anew",
+             j->o->output, why.msg);
+        keep = 0;
+    }
+    j->r->n_tok_kept = keep;
+    if (j->o->hooks.progress)
+        cag_engine_set_progress(e, j->o->hooks.progress, j->o->hooks.ctx);
+    if ((size_t)keep < j->ids.n)
+        st = cag_session_prefill(s, j->ids.id + keep,
+                                 (int)(j->ids.n - (size_t)keep), NULL, err);
+    j->r->prefill_s = now_s() - start;
+    return st;
+}
+
+static cag_status write_file(struct build_job *j, cag_engine *e,
+                             const cag_session *s, cag_error *err)
+{
+    struct chunk_source c = { s, &j->shape };
+    struct kvc_desc d = {
+        .shape = j->shape, .codec = j->codec, .meta = j->meta,
+        .sources = j->sources, .prompt = j->prmt, .text = j->prompt.text,
+        .text_size = j->prompt.size, .ids = j->ids.id, .id_off = j->ids.off,
+        .n_ids = j->ids.n, .chunk = give_chunk, .ctx = &c,
+        .progress = j->o->hooks.progress, .progress_ctx = j->o->hooks.ctx
+    };
+    double start = now_s();
+    cag_status st;
+
+    d.tokenizer = tok_blob(j->tok, &d.tokenizer_size);
+    st = kvc_write(j->o->output, &d, j->o->mode, engine_pool(e), err);
+    j->r->write_s = now_s() - start;
+    return st;
+}
+
+static cag_status make(struct build_job *j, cag_error *err)
+{
+    cag_engine_opts opts = j->o->engine;
+    cag_engine *e = NULL;
+    cag_session *s = NULL;
+    struct kvc_desc d = { .shape = j->shape, .codec = j->codec };
+    cag_status st = build_job_records(j, err);
+
+    if (st)
+        return st;
+    if (!j->o->force && build_job_is_fresh(j)) {
+        j->r->fresh = true;
+        return CAG_OK;
+    }
+    /* before the prefill, not after it */
+    st = kvc_check_space(j->o->output, &d, err);
+    if (st)
+        return st;
+    opts.kv_f32 = j->shape.elem_bytes == 4;
+    st = cag_engine_new(j->model, &opts, &e, err);
+    if (!st)
+        st = build_job_provenance(j, cag_engine_numerics(e),
+                                  cag_engine_device(e), err);
+    if (!st)
+        st = cag_session_new(e, NULL, (int)j->ids.n, &s, err);
+    if (!st)
+        st = compute(j, e, s, reusable(j, cag_engine_numerics(e)), err);
+    if (!st)
+        st = write_file(j, e, s, err);
+    cag_session_free(s);
+    cag_engine_free(e);
+    return st;
+}
+
+/* The output's figures, read back from the file itself. */
+static cag_status describe(const cag_build_opts *o, cag_build_report *r,
+                           cag_error *err)
+{
+    cag_kvc *k;
+    const cag_kvc_info *i;
+    cag_status st = cag_kvc_open(o->output, &k, err);
+
+    if (st)
+        return st;
+    i = cag_kvc_get_info(k);
+    r->file_bytes = i->size_bytes;
+    r->kv_raw_bytes = i->kv_raw_bytes;
+    r->kv_stored_bytes = i->kv_stored_bytes;
+    snprintf(r->content_id, sizeof r->content_id, "%s", i->content_id);
+    cag_kvc_close(k);
+    return CAG_OK;
+}
+
+static cag_status write_depfile(const struct build_job *j, cag_error *err)
+{
+    const char **dep = mem_alloc_array((size_t)j->src.n + 1, sizeof *dep);
+    cag_status st;
+    int n = 0;
+
+    if (!dep)
+        return cag_fail_nomem(err, "depfile");
+    for (int i = 0; i < j->src.n; i++)
+        if (j->src.v[i].path)     /* as the user named it, where he did */
+            dep[n++] = j->src.v[i].group ? j->src.v[i].path
+                                         : j->src.v[i].spec->path;
+    st = depfile_write(j->o->depfile, j->o->output, dep, n, &j->o->hooks, err);
+    mem_free(dep);
+    return st;
+}
+
+static cag_status refresh_mtime(const cag_build_opts *o, cag_error *err)
+{
+    if (o->keep_mtime || utimensat(AT_FDCWD, o->output, NULL, 0) == 0 ||
+        errno == EACCES || errno == EPERM || errno == EROFS)
+        return CAG_OK;     /* make will ask again, nothing is wrong */
+    return cag_fail_sys(err, CAG_E_IO, errno, o->output,
+                        "cannot set the file's time");
+}
+
+cag_status cag_build(const cag_build_opts *o, cag_build_report *r,
+                     cag_error *err)
+{
+    double start = now_s();
+    struct file_lock lock = { -1 };
+    struct build_job j;
+    cag_status st;
+
+    memset(r, 0, sizeof *r);
+    st = file_lock(&lock, o->output, o->lock_timeout_s, err);
+    if (st)
+        return st;
+    st = build_job_prepare(&j, o, r, true, err);
+    if (!st)
+        st = make(&j, err);
+    if (!st)
+        st = describe(o, r, err);
+    if (!st && r->fresh)
+        st = refresh_mtime(o, err);
+    if (!st && o->depfile)
+        st = write_depfile(&j, err);
+    build_job_release(&j);
+    file_unlock(&lock);
+    r->total_s = now_s() - start;
+    return st;
+}

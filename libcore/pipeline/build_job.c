@@ -1,0 +1,332 @@
+/*
+ * build_job.c - see build_job.h.
+ *
+ * A rebuild keeps what the old cache recorded and the caller did not ask to
+ * change: the default prompt's wording and the template's date.  So a newer
+ * tool or another day never makes a cache stale.
+ */
+#include "pipeline/build_job.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "kvc/kvc_read.h"
+#include "kvc/kvc_write.h"
+#include "pipeline/notes.h"
+#include "tokenizer/chat.h"
+#include "tokenizer/tokenizer.h"
+#include "util/file.h"
+#include "util/mem.h"
+
+#define DEFAULT_RESERVE 512
+#define PRIVATE_BYTES ((uint64_t)16 << 20)
+
+const char *precision_name(cag_precision p)
+{
+    return p == CAG_PRECISION_EXACT ? "exact" : "default";
+}
+
+/* ------------------------------------------------------------- old cache */
+
+/* An old file that cannot be opened is no help and no obstacle: it is
+ * replaced, and the reason is said with -v. */
+static cag_status open_old(struct build_job *j, cag_error *err)
+{
+    cag_error why = CAG_ERROR_INIT;
+
+    if (!j->o->output || !file_exists(j->o->output))
+        return CAG_OK;
+    if (file_is_dir(j->o->output))
+        return cag_fail(err, CAG_E_CREATE, j->o->output, -1,
+                        "the output is a directory");
+    if (cag_kvc_open(j->o->output, &j->old, &why) == CAG_E_NOMEM)
+        return cag_error_copy(err, &why);
+    if (!j->old)
+        note(&j->o->hooks, CAG_NOTE_INFO,
+             "%s: replaced, it is no usable cache (%s)", j->o->output,
+             why.msg);
+    return CAG_OK;
+}
+
+/* Was part (system, label, refusal) the default text in the old cache? */
+static bool was_default(const struct build_job *j, const char *part)
+{
+    const jv *list = jv_get(jv_get(kvc_meta(j->old), "build"), "default");
+
+    for (size_t i = 0; i < jv_count(list); i++) {
+        const char *s = jv_str(jv_at(list, i), NULL);
+
+        if (s && !strcmp(s, part))
+            return true;
+    }
+    return false;
+}
+
+static const char *part(const struct build_job *j, const char *name,
+                        const char *given, const char *recorded)
+{
+    if (given || !j->old)
+        return given;
+    return was_default(j, name) ? recorded : NULL;
+}
+
+static void choose_parts(struct build_job *j)
+{
+    const cag_kvc_info *i = j->old ? cag_kvc_get_info(j->old) : NULL;
+    struct tm tm = { 0 };
+
+    j->parts.label = part(j, "label", j->o->label, i ? i->label : NULL);
+    j->parts.refusal = part(j, "refusal", j->o->refusal,
+                            i ? i->refusal : NULL);
+    /* the recorded system text has the recorded refusal written into it */
+    if (i && j->parts.refusal && !strcmp(j->parts.refusal, i->refusal))
+        j->parts.system = part(j, "system", j->o->system, i->system);
+    else
+        j->parts.system = j->o->system;
+    j->date_s = j->o->template_date >= 0 ? j->o->template_date : j->o->now;
+    if (j->o->template_date < 0 && i && i->template_date &&
+        strptime(i->template_date, "%Y-%m-%d", &tm))
+        j->date_s = (int64_t)timegm(&tm);
+    j->date_s -= j->date_s % 86400;     /* a day is all that is recorded */
+}
+
+/* ----------------------------------------------------------------- model */
+
+static bool old_has_model(const struct build_job *j)
+{
+    return j->old &&
+           locate_same_files(&j->files, jv_get(jv_get(kvc_meta(j->old),
+                                                      "model"), "files"));
+}
+
+static cag_status find_model(struct build_job *j, bool with_weights,
+                             cag_error *err)
+{
+    const cag_places *p = &j->o->places;
+    cag_model_search search = { p->hf_hub, p->models };
+    struct fingerprint_memory mem = { .dir = p->cache_dir,
+                                      .dir_ro = p->cache_dir_ro,
+                                      .ignore = j->o->verify_full };
+    const char *spec = j->o->model ? j->o->model : p->model;
+    unsigned flags = with_weights ? 0 : CAG_MODEL_NO_WEIGHTS;
+    cag_status st;
+
+    if (!spec)
+        return cag_fail(err, CAG_E_USAGE, NULL, -1,
+                        "no model: give one with -m (a GGUF file, a model "
+                        "directory or a hub id) or in CAG_MODEL");
+    st = cag_model_find(spec, &search, &j->model_path, err);
+    if (st)
+        return st;
+    j->hub = file_exists(spec) || strchr(spec, '/') == NULL ||
+                     strcmp(spec, j->model_path) == 0
+                 ? NULL : spec;
+    st = locate_model_files(j->model_path, &mem, &j->files, err);
+    if (st)
+        return st;
+    /* an unchanged model's tokenizer is in the old cache, compiled */
+    if (old_has_model(j)) {
+        j->tok = cag_kvc_tokenizer(j->old);
+        if (j->tok)
+            flags |= CAG_MODEL_NO_TOKENIZER;
+    }
+    st = cag_model_open(j->model_path, flags, &j->model, err);
+    if (st)
+        return st;
+    if (!j->tok)
+        j->tok = cag_model_get_tokenizer(j->model);
+    j->r->model_path = mem_strdup(j->model_path);
+    return fingerprint_model(j->model, &mem, &j->print, err);
+}
+
+static cag_status choose_template(struct build_job *j, cag_error *err)
+{
+    j->template_text = j->o->chat_template_text;
+    if (!j->template_text && j->o->chat_template) {
+        j->template_text = chat_builtin(j->o->chat_template);
+        if (!j->template_text)
+            return cag_fail(err, CAG_E_USAGE, NULL, -1,
+                            "unknown chat template '%s'; cag-build --help "
+                            "lists them", j->o->chat_template);
+    }
+    if (!j->template_text)
+        j->template_text = cag_model_get_template(j->model);
+    if (!j->template_text)
+        return cag_fail(err, CAG_E_UNSUPPORTED, j->model_path, -1,
+                        "the model carries no chat template; name one with "
+                        "--chat-template NAME or --chat-template-file FILE");
+    return CAG_OK;
+}
+
+/* ---------------------------------------------------------------- prompt */
+
+static cag_status make_prompt(struct build_job *j, cag_error *err)
+{
+    struct prompt_source *v = mem_alloc_array((size_t)j->src.n, sizeof *v);
+    cag_status st;
+
+    if (!v)
+        return cag_fail_nomem(err, "prompt");
+    for (int i = 0; i < j->src.n; i++)
+        v[i] = (struct prompt_source){ j->src.v[i].name, j->src.v[i].text,
+                                       j->src.v[i].size };
+    st = prompt_build(&j->parts, v, j->src.n, j->template_text, j->tok,
+                      j->date_s, &j->prompt, err);
+    mem_free(v);
+    if (!st)
+        st = prompt_encode(&j->prompt, j->tok, &j->ids, err);
+    if (!st && j->prompt.warn_no_refusal)
+        note(&j->o->hooks, CAG_NOTE_WARN,
+             "the system text does not hold {refusal}: the model will not "
+             "be told how to say that something is not there");
+    if (!st && j->ids.n_dropped)
+        note(&j->o->hooks, CAG_NOTE_WARN,
+             "%zu bytes of the text have no token in this model's "
+             "vocabulary and are not read", j->ids.n_dropped);
+    return st;
+}
+
+/* First id whose text begins at or after off. */
+static int64_t id_at(const cag_ids *ids, uint64_t off)
+{
+    size_t lo = 0, hi = ids->n;
+
+    while (lo < hi) {
+        size_t mid = lo + (hi - lo) / 2;
+
+        if ((uint64_t)ids->off[mid] < off)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return (int64_t)lo;
+}
+
+static cag_status add_up(struct build_job *j, cag_error *err)
+{
+    cag_build_report *r = j->r;
+
+    r->source = mem_alloc_array((size_t)j->src.n, sizeof *r->source);
+    j->range = mem_alloc_array((size_t)j->src.n, sizeof *j->range);
+    if (!r->source || !j->range)
+        return cag_fail_nomem(err, "report");
+    r->n_source = j->src.n;
+    r->n_tok = (int64_t)j->ids.n;
+    for (int i = 0; i < j->src.n; i++) {
+        const struct prompt_range *p = &j->prompt.source[i];
+
+        j->range[i] = (struct record_range){
+            p->off, p->bytes, id_at(&j->ids, p->off),
+            id_at(&j->ids, p->off + p->bytes)
+        };
+        r->source[i].name = mem_strdup(j->src.v[i].name);
+        r->source[i].path = mem_strdup(j->src.v[i].path ? j->src.v[i].path
+                                                        : "-");
+        if (!r->source[i].name || !r->source[i].path)
+            return cag_fail_nomem(err, "report");
+        r->source[i].size_bytes = j->src.v[i].raw_bytes;
+        r->source[i].text_bytes = j->src.v[i].size;
+        r->source[i].n_tok = j->range[i].tok_end - j->range[i].tok_begin;
+    }
+    return CAG_OK;
+}
+
+static cag_status check_fit(struct build_job *j, cag_error *err)
+{
+    const cag_model_info *m = cag_model_get_info(j->model);
+    cag_build_report *r = j->r;
+
+    j->n_ctx = j->o->n_ctx ? j->o->n_ctx : m->n_ctx;
+    if (j->n_ctx > m->n_ctx)
+        return cag_fail(err, CAG_E_LIMIT, j->model_path, -1,
+                        "--ctx-size %lld is more than the model was trained "
+                        "for (%d)", (long long)j->n_ctx, m->n_ctx);
+    j->reserve = j->o->reserve >= 0 ? j->o->reserve
+                 : j->n_ctx / 4 < DEFAULT_RESERVE ? j->n_ctx / 4
+                                                  : DEFAULT_RESERVE;
+    r->n_ctx = j->n_ctx;
+    r->reserve = j->reserve;
+    r->kv_raw_bytes = (uint64_t)r->n_tok * m->kv_bytes_per_tok *
+                      (strcmp(j->codec, "f32") ? 1 : 2);
+    r->ask_bytes = PRIVATE_BYTES + (uint64_t)j->reserve * m->kv_bytes_per_tok +
+                   (strcmp(j->codec, "f16z") ? 0 : r->kv_raw_bytes);
+    r->build_bytes = r->kv_raw_bytes + m->size_bytes +
+                     (uint64_t)512 * 4 * (uint64_t)(8 * m->d_model +
+                                                    4 * m->d_ff);
+    if (r->n_tok + j->reserve > j->n_ctx)
+        return cag_fail(err, CAG_E_LIMIT, j->o->output, -1,
+                        "the knowledge does not fit: %lld tokens + %lld "
+                        "reserved for question and answer, the context has "
+                        "%lld; leave something out (cag-build -n shows "
+                        "where the tokens are) or take a model with a longer "
+                        "context",
+                        (long long)r->n_tok, (long long)j->reserve,
+                        (long long)j->n_ctx);
+    if (j->o->max_memory && r->build_bytes > j->o->max_memory)
+        return cag_fail(err, CAG_E_LIMIT, j->o->output, -1,
+                        "the build needs about %llu MiB, --max-memory allows "
+                        "%llu MiB", (unsigned long long)(r->build_bytes >> 20),
+                        (unsigned long long)(j->o->max_memory >> 20));
+    return CAG_OK;
+}
+
+cag_status build_job_prepare(struct build_job *j, const cag_build_opts *o,
+                             cag_build_report *r, bool with_weights,
+                             cag_error *err)
+{
+    double start = now_s();
+    const cag_model_info *m;
+    cag_status st;
+
+    memset(j, 0, sizeof *j);
+    j->o = o;
+    j->r = r;
+    j->codec = o->codec ? o->codec : "f16z";
+    snprintf(r->codec, sizeof r->codec, "%s", j->codec);
+    j->dir = record_dir(o->output ? o->output : ".");
+    if (!j->dir)
+        return cag_fail_nomem(err, "path");
+    st = source_read(o->source, o->n_source, o->drop_front_matter, &o->hooks,
+                     &j->src, err);
+    if (!st)
+        st = open_old(j, err);
+    if (!st)
+        st = find_model(j, with_weights, err);
+    if (!st)
+        st = choose_template(j, err);
+    if (st)
+        return st;
+    choose_parts(j);
+    st = make_prompt(j, err);
+    if (!st)
+        st = add_up(j, err);
+    if (!st)
+        st = check_fit(j, err);
+    m = cag_model_get_info(j->model);
+    j->shape = (struct kvc_shape){
+        .n_layer = m->n_layer, .n_kv_head = m->n_kv_head, .d_head = m->d_head,
+        .elem_bytes = strcmp(j->codec, "f32") ? 2 : 4,
+        .n_tok = (int)j->ids.n
+    };
+    j->shape.chunk_tok = kvc_chunk_tok(m->n_kv_head, m->d_head,
+                                       j->shape.elem_bytes);
+    r->tokenize_s = now_s() - start;
+    return st;
+}
+
+void build_job_release(struct build_job *j)
+{
+    jv_free(j->meta);
+    jv_free(j->sources);
+    jv_free(j->prmt);
+    cag_ids_free(&j->ids);
+    prompt_release(&j->prompt);
+    cag_model_close(j->model);
+    cag_kvc_close(j->old);
+    locate_files_release(&j->files);
+    source_release(&j->src);
+    mem_free(j->range);
+    mem_free(j->dir);
+    mem_free(j->model_path);
+}

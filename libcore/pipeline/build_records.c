@@ -1,0 +1,158 @@
+/*
+ * build_records.c - META, SRCS and PRMT of the cache a job will write, and
+ * whether the old cache already is that cache.
+ */
+#include <string.h>
+
+#include "kvc/kvc_read.h"
+#include "pipeline/build_job.h"
+#include "util/error.h"
+#include "util/file.h"
+#include "util/mem.h"
+
+#include <cag.h>
+
+static bool set_or_null(jv *o, const char *key, const char *s)
+{
+    return s ? jv_set_str(o, key, s) : jv_set(o, key, jv_new_null());
+}
+
+static bool set_sha(jv *o, const char *key, const uint8_t *digest)
+{
+    char hex[2 * SHA256_SIZE + 1];
+
+    hash_hex(digest, SHA256_SIZE, hex);
+    return jv_set_str(o, key, hex);
+}
+
+static jv *model_json(const struct build_job *j)
+{
+    const cag_model_info *m = cag_model_get_info(j->model);
+    char *rel = record_path(j->model_path, j->dir);
+    jv *o = jv_new_object();
+    bool ok = o && rel && jv_set_str(o, "name", m->name) &&
+              jv_set_str(o, "arch", m->arch) && jv_set_str(o, "path", rel) &&
+              set_or_null(o, "hub", j->hub) &&
+              jv_set_int(o, "n_vocab", m->n_vocab) &&
+              jv_set_str(o, "weight_type", m->weight_type) &&
+              jv_set(o, "files", locate_files_json(&j->files));
+
+    mem_free(rel);
+    if (ok)
+        return o;
+    jv_free(o);
+    return NULL;
+}
+
+static jv *binding_json(const struct build_job *j, cag_error *err)
+{
+    uint8_t template_sha[SHA256_SIZE];
+    jv *o = jv_new_object();
+
+    if (o &&
+        !sha256_buf(j->template_text, strlen(j->template_text), template_sha,
+                    err) &&
+        set_sha(o, "config_sha256", j->print.config) &&
+        set_sha(o, "weights_sha256", j->print.weights) &&
+        set_sha(o, "template_sha256", template_sha) &&
+        jv_set_str(o, "rope", j->model->config.rope_text))
+        return o;
+    jv_free(o);
+    return NULL;
+}
+
+static jv *prompt_json(const struct build_job *j)
+{
+    jv *o = jv_new_object();
+
+    if (o && jv_set_str(o, "system", j->prompt.system) &&
+        jv_set_str(o, "label", j->prompt.label) &&
+        jv_set_str(o, "refusal", j->prompt.refusal))
+        return o;
+    jv_free(o);
+    return NULL;
+}
+
+static jv *provenance_json(const struct build_job *j, const char *numerics,
+                           const char *device)
+{
+    jv *o = jv_new_object();
+
+    if (o && jv_set_str(o, "precision",
+                        precision_name(j->o->engine.precision)) &&
+        jv_set_str(o, "numerics", numerics) &&
+        jv_set_str(o, "device", device) &&
+        jv_set_str(o, "tool", "cag " CAG_VERSION))
+        return o;
+    jv_free(o);
+    return NULL;
+}
+
+cag_status build_job_provenance(struct build_job *j, const char *numerics,
+                                const char *device, cag_error *err)
+{
+    return jv_set(j->meta, "provenance", provenance_json(j, numerics, device))
+               ? CAG_OK : cag_fail_nomem(err, "cache description");
+}
+
+cag_status build_job_records(struct build_job *j, cag_error *err)
+{
+    j->meta = jv_new_object();
+    if (!j->meta || !jv_set(j->meta, "binding", binding_json(j, err)) ||
+        !jv_set(j->meta, "build",
+                record_build(j->o, j->n_ctx, j->reserve, j->dir)) ||
+        !jv_set(j->meta, "model", model_json(j)) ||
+        !jv_set(j->meta, "prompt", prompt_json(j)))
+        return cag_fail_nomem(err, "cache description");
+    j->sources = record_sources(&j->src, j->range, j->dir);
+    if (!j->sources)
+        return cag_fail_nomem(err, "source list");
+    return prompt_to_json(&j->prompt, j->template_text, j->tok, j->date_s,
+                          &j->prmt, err);
+}
+
+static bool same_json(const jv *a, const jv *b)
+{
+    struct buf x = BUF_INIT, y = BUF_INIT;
+    bool same = a && b && jv_dump_canonical(a, &x, NULL) == CAG_OK &&
+                jv_dump_canonical(b, &y, NULL) == CAG_OK && !buf_failed(&x) &&
+                !buf_failed(&y) && x.size == y.size &&
+                !memcmp(x.data, y.data, x.size);
+
+    buf_free(&x);
+    buf_free(&y);
+    return same;
+}
+
+/* Everything recorded but where it was computed: provenance is no reason. */
+bool build_job_is_fresh(const struct build_job *j)
+{
+    static const char *const members[] = { "build", "model", "prompt" };
+    const cag_kvc_info *info = j->old ? cag_kvc_get_info(j->old) : NULL;
+    const jv *meta = j->old ? kvc_meta(j->old) : NULL;
+    const jv *old_binding = jv_get(meta, "binding");
+    const jv *binding = jv_get(j->meta, "binding");
+    size_t n_text, n_src = jv_count(j->sources);
+    const char *text;
+
+    if (!j->old || strcmp(info->codec, j->codec) ||
+        info->n_source != (int)n_src)
+        return false;
+    for (size_t i = 0; i < sizeof members / sizeof *members; i++)
+        if (!same_json(jv_get(j->meta, members[i]),
+                       jv_get(meta, members[i])))
+            return false;
+    for (void *it = jv_iter(binding); it; it = jv_next(binding, it)) {
+        const char *v = jv_str(jv_iter_value(it), NULL);
+
+        if (!v || strcmp(v, jv_get_str(old_binding, jv_iter_key(it, NULL),
+                                       "")))
+            return false;
+    }
+    if (!same_json(j->sources, kvc_sources(j->old)) ||
+        !same_json(j->prmt, kvc_prmt(j->old)))
+        return false;
+    text = cag_kvc_text(j->old, &n_text);
+    return text && n_text == j->prompt.size &&
+           !memcmp(text, j->prompt.text, n_text);
+}

@@ -1,0 +1,25 @@
+/*
+ * filter.h - an external command that turns a source into text.
+ *
+ * Run without a shell (execvp), in its own process group, with a time limit
+ * and an output cap; only a manifest can name one, never a .kvc.
+ */
+#ifndef PIPELINE_FILTER_H
+#define PIPELINE_FILTER_H
+
+#include <cag/pipeline.h>
+
+#include "util/buf.h"
+
+/*
+ * raw is written to the command's standard input; "{}" in an argument is
+ * replaced by path.  Its output is appended to out; its stderr is passed
+ * through as part of the error message when it fails.  Errors: CAG_E_MISSING
+ * (no such command), CAG_E_FORMAT (non-zero exit, with its first line of
+ * stderr), CAG_E_LIMIT (time or size).
+ */
+cag_status filter_run(const cag_source_spec *spec, const char *path,
+                      const void *raw, size_t raw_size, struct buf *out,
+                      cag_error *err);
+
+#endif

@@ -1,0 +1,48 @@
+/*
+ * record.h - what a cache remembers of the build that made it: META.build.
+ *
+ *   sources   the operands as given: [{kind, path, title, filter}], kind is
+ *             "file", "directory", "glob" or "stream"; path is relative to
+ *             the .kvc's directory, null for a stream
+ *   template  {"kind": "model"|"builtin"|"text", "name": string|null}
+ *   default   the prompt parts that were the default text then
+ *   drop_front_matter, n_ctx, reserve
+ *
+ * Nothing in it is ever executed: a filter is recorded to be shown.
+ */
+#ifndef PIPELINE_RECORD_H
+#define PIPELINE_RECORD_H
+
+#include <cag/pipeline.h>
+
+#include "pipeline/sources.h"
+#include "util/arena.h"
+#include "util/json.h"
+
+/* A path as a .kvc in directory dir records it: relative (heap string). */
+char *record_path(const char *path, const char *dir);
+/* The directory paths of a cache are relative to: where the file really
+ * lies, symbolic links followed (heap string). */
+char *record_dir(const char *kvc_path);
+
+/* New META.build object, NULL when out of memory. */
+jv *record_build(const cag_build_opts *o, int64_t n_ctx, int64_t reserve,
+                 const char *dir);
+/* New SRCS array; ranges are text_off/text_bytes/tok_begin/tok_end [n]. */
+struct record_range {
+    uint64_t text_off, text_bytes;
+    int64_t  tok_begin, tok_end;
+};
+jv *record_sources(const struct source_set *s, const struct record_range *r,
+                   const char *dir);
+
+/*
+ * The operands of the build that made k, paths absolute; streams are left
+ * out and counted in *n_stream, filters in *n_filter (the spec has none:
+ * nothing recorded is executed).  Strings live in a.
+ */
+cag_status record_specs(const cag_kvc *k, struct arena *a,
+                        cag_source_spec **spec, int *n_spec, int *n_stream,
+                        int *n_filter, cag_error *err);
+
+#endif

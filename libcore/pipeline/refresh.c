@@ -1,0 +1,107 @@
+/*
+ * refresh.c - rebuild a cache from what it records, with no other argument.
+ *
+ * Filters are not run: nothing recorded in a cache is ever executed.
+ */
+#include <string.h>
+
+#include "kvc/kvc_read.h"
+#include "pipeline/locate.h"
+#include "pipeline/notes.h"
+#include "pipeline/record.h"
+#include "util/error.h"
+#include "util/mem.h"
+
+/* The prompt's parts that were not the default then. */
+static const char *custom(const jv *build, const char *part,
+                          const char *recorded)
+{
+    const jv *list = jv_get(build, "default");
+
+    for (size_t i = 0; i < jv_count(list); i++) {
+        const char *s = jv_str(jv_at(list, i), NULL);
+
+        if (s && !strcmp(s, part))
+            return NULL;
+    }
+    return recorded;
+}
+
+static void take_template(const cag_kvc *k, const jv *build,
+                          cag_build_opts *b)
+{
+    const jv *t = jv_get(build, "template");
+    const char *kind = jv_get_str(t, "kind", "model");
+
+    if (!strcmp(kind, "builtin"))
+        b->chat_template = jv_get_str(t, "name", NULL);
+    else if (!strcmp(kind, "text"))
+        b->chat_template_text = jv_get_str(kvc_prmt(k), "template", NULL);
+}
+
+static cag_status take_all(const cag_kvc *k, const char *path,
+                           cag_build_opts *b, struct arena *a,
+                           char **model, cag_error *err)
+{
+    const cag_kvc_info *i = cag_kvc_get_info(k);
+    const jv *build = jv_get(kvc_meta(k), "build");
+    cag_source_spec *spec;
+    int n_spec, n_stream, n_filter;
+    char *dir = record_dir(path);
+    cag_status st = dir ? CAG_OK : cag_fail_nomem(err, "path");
+
+    if (!st)
+        st = record_specs(k, a, &spec, &n_spec, &n_stream, &n_filter, err);
+    if (!st && n_stream)
+        st = cag_fail(err, CAG_E_MISSING, path, -1,
+                      "cannot be refreshed: %d of its sources came from a "
+                      "pipe; run the cag-build that made it", n_stream);
+    if (!st && n_filter)
+        st = cag_fail(err, CAG_E_UNSUPPORTED, path, -1,
+                      "cannot be refreshed: %d of its sources go through a "
+                      "filter, and nothing recorded in a cache is executed; "
+                      "run cag-build --manifest", n_filter);
+    if (!st && !b->model)
+        st = locate_recorded_model(k, dir, &b->places, model, err);
+    mem_free(dir);
+    if (st)
+        return st;
+    if (!b->model)
+        b->model = i->model_hub ? i->model_hub : *model;
+    b->output = path;
+    b->source = spec;
+    b->n_source = n_spec;
+    b->system = custom(build, "system", i->system);
+    b->label = custom(build, "label", i->label);
+    b->refusal = custom(build, "refusal", i->refusal);
+    b->drop_front_matter = jv_get_bool(build, "drop_front_matter", false);
+    b->n_ctx = i->n_ctx;
+    b->reserve = i->reserve;
+    b->codec = i->codec;
+    b->engine.precision = strcmp(i->precision, "exact")
+                              ? CAG_PRECISION_DEFAULT : CAG_PRECISION_EXACT;
+    take_template(k, build, b);
+    return CAG_OK;
+}
+
+cag_status cag_refresh(const char *path, const cag_build_opts *o,
+                       cag_build_report *r, cag_error *err)
+{
+    cag_build_opts b = *o;
+    struct arena a = { NULL };
+    char *model = NULL;
+    cag_kvc *k;
+    cag_status st;
+
+    memset(r, 0, sizeof *r);
+    st = cag_kvc_open(path, &k, err);
+    if (st)
+        return st;
+    st = take_all(k, path, &b, &a, &model, err);
+    if (!st)
+        st = cag_build(&b, r, err);
+    mem_free(model);
+    arena_release(&a);
+    cag_kvc_close(k);
+    return st;
+}

@@ -1,0 +1,47 @@
+/*
+ * sources.h - from operands to texts: files, directories, globs, pipes.
+ *
+ * Order is the order given; directories and globs are sorted bytewise.  The
+ * name the model sees is the path below the sources' common directory, so
+ * that the current directory and the machine change nothing.
+ */
+#ifndef PIPELINE_SOURCES_H
+#define PIPELINE_SOURCES_H
+
+#include <cag/pipeline.h>
+
+#include "util/hash.h"
+
+#define SOURCE_MAX_BYTES ((size_t)256 << 20)
+
+struct source {
+    char    *name;        /* shown to the model                             */
+    char    *path;        /* absolute, or NULL: cannot be checked later     */
+    char    *group;       /* absolute directory or glob, or NULL            */
+    const cag_source_spec *spec;          /* borrowed                       */
+    char    *text;        /* extracted text, valid UTF-8                    */
+    size_t   size;
+    uint64_t raw_bytes;
+    uint8_t  sha_raw[SHA256_SIZE], sha_text[SHA256_SIZE];
+};
+
+struct source_set {
+    struct source *v;     /* [n] */
+    int            n, cap;
+};
+
+/*
+ * Paths only, nothing read: fills v[].path, group, spec and name.
+ * Errors: CAG_E_MISSING (no such file, nothing below a directory or glob).
+ */
+cag_status source_expand(const cag_source_spec *spec, int n_spec,
+                         const cag_hooks *hooks, struct source_set *out,
+                         cag_error *err);
+/* Expand and read everything.  CAG_E_FORMAT (not UTF-8, all empty),
+ * CAG_E_CHANGED (changed while it was read), CAG_E_MISSING, CAG_E_LIMIT. */
+cag_status source_read(const cag_source_spec *spec, int n_spec,
+                       bool drop_front_matter, const cag_hooks *hooks,
+                       struct source_set *out, cag_error *err);
+void       source_release(struct source_set *s);
+
+#endif

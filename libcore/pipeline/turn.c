@@ -1,0 +1,171 @@
+/*
+ * turn.c - see turn.h.
+ */
+#include "pipeline/turn.h"
+
+#include <string.h>
+
+#include "pipeline/kb.h"
+#include "pipeline/notes.h"
+#include "util/error.h"
+#include "util/mem.h"
+
+void cag_ask_params_init(cag_ask_params *p)
+{
+    memset(p, 0, sizeof *p);
+    p->max_tok = 120;
+    p->sampling = (cag_sampling)CAG_SAMPLING_INIT;
+}
+
+static void over(struct turn *t, const char *finish)
+{
+    t->finish = finish;
+    t->end_s = now_s();
+}
+
+/* Take the next token from logits: feed it, or end the turn. */
+static cag_status pick(struct turn *t, const float *logits, cag_error *err)
+{
+    int32_t id = cag_sampler_pick(t->sampler, logits);
+    const char *bytes;
+    size_t n;
+    cag_status st;
+
+    if (t->n_generated == 0)
+        t->first_s = now_s() - t->start_s;
+    if (kb_is_stop(t->kb, id)) {
+        t->n_generated++;
+        over(t, "stop");
+        return CAG_OK;
+    }
+    t->n_generated++;
+    bytes = cag_token_bytes(t->kb->tok, id, false, &n);
+    st = bytes ? answer_add(&t->answer, bytes, n, err) : CAG_OK;
+    if (st)
+        return st;
+    t->n_counted += !answer_in_think(&t->answer);
+    if (t->answer.stopped)
+        over(t, "stop");
+    else if (t->answer.cancelled)
+        over(t, "cancelled");
+    else if (t->n_counted >= t->params->max_tok || t->n_generated >= t->room)
+        over(t, "length");
+    t->next = id;
+    return CAG_OK;
+}
+
+/* Some templates open the think block themselves: the model goes on in it. */
+static bool opens_think(const char *suffix)
+{
+    const char *s = suffix, *last = NULL;
+
+    while ((s = strstr(s, "<think>")) != NULL)
+        last = s++;
+    return last && !strstr(last, "</think>");
+}
+
+cag_status turn_start(struct turn *t, cag_kb *kb, const int32_t *ids,
+                      size_t n_ids, const cag_ask_params *p,
+                      cag_text_fn fn, void *ctx, cag_error *err)
+{
+    int64_t used = (int64_t)kb->n_ids + (int64_t)n_ids;
+    const float *logits;
+    cag_status st;
+
+    memset(t, 0, sizeof *t);
+    t->kb = kb;
+    t->params = p;
+    t->start_s = now_s();
+    t->n_prompt = (int64_t)n_ids;
+    answer_init(&t->answer, p->stop, p->n_stop,
+                opens_think(kb->tail.suffix[p->think]), fn, ctx);
+    if (used >= kb->n_ctx) {
+        st = cag_fail(err, CAG_E_LIMIT, NULL, -1,
+                      "the question does not fit: %zu tokens of knowledge + "
+                      "%zu of question and earlier turns, the context has "
+                      "%lld", kb->n_ids, n_ids, (long long)kb->n_ctx);
+        goto out;
+    }
+    t->room = kb->n_ctx - used;
+    /* thinking is not counted against max_tok but needs room all the same */
+    if (!p->think && t->answer.state != ANSWER_THINK && p->max_tok < t->room)
+        t->room = p->max_tok;
+    st = cag_sampler_new(&p->sampling, kb->n_vocab, &t->sampler, err);
+    if (!st)
+        st = kb_session(kb, (int64_t)n_ids + t->room, &t->session, err);
+    if (!st)
+        st = cag_session_prefill(t->session, ids, (int)n_ids, &logits, err);
+    if (!st) {
+        t->prefill_s = now_s() - t->start_s;
+        st = pick(t, logits, err);
+    }
+out:
+    if (st)
+        turn_release(t);
+    return st;
+}
+
+cag_status turn_advance(struct turn *t, const float *logits, cag_error *err)
+{
+    return pick(t, logits, err);
+}
+
+cag_status turn_run(struct turn *t, cag_error *err)
+{
+    cag_status st = CAG_OK;
+
+    while (!st && !t->finish) {
+        const float *logits;
+
+        st = cag_session_step(&t->session, &t->next, 1, &logits, err);
+        if (!st)
+            st = turn_advance(t, logits, err);
+    }
+    return st;
+}
+
+cag_status turn_finish(struct turn *t, cag_answer *out, cag_error *err)
+{
+    const char *refusal = t->kb->tail.refusal;
+    cag_status st = answer_end(&t->answer, err);
+    bool cancelled = t->answer.cancelled;
+
+    if (!st) {
+        memset(out, 0, sizeof *out);
+        out->text = buf_detach(&t->answer.text, &out->size);
+        if (t->answer.reasoning.size)
+            out->reasoning = buf_detach(&t->answer.reasoning, NULL);
+        out->refused = out->text && refusal && !strcmp(out->text, refusal);
+        out->finish = t->finish ? t->finish : "cancelled";
+        out->n_cached = t->kb->no_cache ? 0 : (int64_t)t->kb->n_ids;
+        out->n_prompt = t->n_prompt +
+                        (t->kb->no_cache ? (int64_t)t->kb->n_ids : 0);
+        out->n_generated = t->n_generated;
+        out->prefill_s = t->prefill_s;
+        out->first_s = t->first_s;
+        out->decode_s = (t->end_s ? t->end_s : now_s()) - t->start_s -
+                        t->first_s;
+        if (!out->text)
+            st = cag_fail_nomem(err, "answer");
+        else if (cancelled)
+            st = cag_fail(err, CAG_E_CANCELLED, NULL, -1, "cancelled");
+    }
+    turn_release(t);
+    return st;
+}
+
+void turn_release(struct turn *t)
+{
+    answer_release(&t->answer);
+    cag_sampler_free(t->sampler);
+    cag_session_free(t->session);
+    t->sampler = NULL;
+    t->session = NULL;
+}
+
+void cag_answer_release(cag_answer *a)
+{
+    mem_free(a->text);
+    mem_free(a->reasoning);
+    memset(a, 0, sizeof *a);
+}

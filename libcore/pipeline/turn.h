@@ -1,0 +1,43 @@
+/*
+ * turn.h - one question being answered: a session, a sampler, an answer.
+ *
+ * A turn is advanced from outside, one token at a time, so that one loop
+ * serves a single question and a batch whose turns step together.
+ */
+#ifndef PIPELINE_TURN_H
+#define PIPELINE_TURN_H
+
+#include <cag/pipeline.h>
+
+#include "pipeline/answer.h"
+
+struct turn {
+    cag_kb               *kb;
+    const cag_ask_params *params;
+    cag_session          *session;
+    cag_sampler          *sampler;
+    struct answer         answer;
+    int32_t               next;      /* token to feed, while not done       */
+    int64_t               room;      /* generated tokens at most            */
+    int64_t               n_prompt, n_generated, n_counted;
+    double                start_s, prefill_s, first_s, end_s;
+    const char           *finish;    /* NULL while running                  */
+};
+
+/*
+ * Prefill ids after the kb's prefix and pick the first token.  ids: all
+ * tokens that follow the prefix.  CAG_E_LIMIT with the numbers when they do
+ * not fit.  On error the turn is released.
+ */
+cag_status turn_start(struct turn *t, cag_kb *kb, const int32_t *ids,
+                      size_t n_ids, const cag_ask_params *p,
+                      cag_text_fn fn, void *ctx, cag_error *err);
+/* Take the logits after t->next; sets finish when the turn is over. */
+cag_status turn_advance(struct turn *t, const float *logits, cag_error *err);
+/* Run to the end. */
+cag_status turn_run(struct turn *t, cag_error *err);
+/* Move the result out; releases the turn.  Also after a cancelled run. */
+cag_status turn_finish(struct turn *t, cag_answer *out, cag_error *err);
+void       turn_release(struct turn *t);
+
+#endif
