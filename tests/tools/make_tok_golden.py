@@ -10,7 +10,8 @@ as tokenizer.json and as GGUF.  Needs tokenizers, gguf, zstandard or zstd(1).
 
 A golden file: source (beside it), patch (members of the tokenizer.json that
 are replaced first, "model" member by member), cases: t text, p ids as plain
-text, s ids as template text where they differ.
+text, s ids as template text where they differ.  runs: t repeated n times, p
+ids as [id, how often].
 
 Plain text is text in which no added token is looked for, but for those of
 white space alone; the oracle for it is the same tokenizer without them.
@@ -24,7 +25,7 @@ import gguf
 import tokenizers
 from tokenizers import Tokenizer
 
-from tok_texts import texts
+from tok_texts import RUNS, texts
 
 
 def unzst(path):
@@ -60,9 +61,25 @@ def record(out, name, source, doc, patch=None, step=1):
         p = plain.encode(t, add_special_tokens=False).ids
         s = template.encode(t, add_special_tokens=False).ids
         cases.append({"t": t, "p": p} if p == s else {"t": t, "p": p, "s": s})
-    write_json(f"{out}/{name}.golden.json",
-               {"oracle": "tokenizers " + tokenizers.__version__,
-                "source": source, "patch": patch or {}, "cases": cases})
+    golden = {"oracle": "tokenizers " + tokenizers.__version__,
+              "source": source, "patch": patch or {}, "cases": cases}
+    if not patch:
+        golden["runs"] = [
+            {"t": unit, "n": n, "p": run_lengths(
+                plain.encode(unit * n, add_special_tokens=False).ids)}
+            for unit, n in RUNS]
+    write_json(f"{out}/{name}.golden.json", golden)
+
+
+def run_lengths(ids):
+    """[[id, how often], ...]"""
+    out = []
+    for i in ids:
+        if out and out[-1][0] == i:
+            out[-1][1] += 1
+        else:
+            out.append([i, 1])
+    return out
 
 
 def renumber(doc, keep):

@@ -70,6 +70,7 @@ def texts(special=()):
     rnd = random.Random(20240607)
     atoms = ROWS[1:] + [w for p in PLAIN for w in p.split(" ")] + \
         list(special) + [" ", " ", " ", "\n", "\n\n", "  ", "\r\n", ".", ",", "1"]
+    out.append("".join(rnd.choice("abcdefghij") for _ in range(2000)))
     for _ in range(120):
         out.append("".join(rnd.choice(atoms) for _ in range(rnd.randint(2, 14))))
     for _ in range(40):
@@ -80,3 +81,8 @@ def texts(special=()):
              rnd.randint(0xAC00, 0xD7A3), rnd.randint(0x1F300, 0x1F5FF))))
             for _ in range(rnd.randint(1, 40))))
     return out
+
+
+# (unit, n): one word of n units, too long to write out
+RUNS = [("A", 43000), ("\n", 30000), ("歪", 30000), (".", 60000),
+        ("a", 200000), (" ", 200000), ("ab", 50000)]

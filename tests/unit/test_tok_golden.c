@@ -180,6 +180,35 @@ static void check_case(const char *name, const cag_tokenizer *t, const jv *c)
     }
 }
 
+/* One word of many units; p is [[id, how often], ...]. */
+static void check_run(const char *name, const cag_tokenizer *t, const jv *c)
+{
+    cag_error err = CAG_ERROR_INIT;
+    const jv *want = jv_get(c, "p");
+    const char *unit = jv_get_str(c, "t", "");
+    struct buf text = BUF_INIT;
+    cag_ids ids = CAG_IDS_INIT;
+    size_t at = 0;
+
+    for (int64_t i = jv_get_int(c, "n", 0); i > 0; i--)
+        buf_str(&text, unit);
+    assert_true(text.size > 10000);
+    const cag_text piece = { text.data, text.size, 0 };
+    ok(cag_encode(t, &piece, 1, 0, &ids, &err), &err);
+    for (size_t i = 0; i < jv_count(want); i++) {
+        int64_t n = jv_int(jv_at(jv_at(want, i), 1), 0);
+        while (n-- > 0 && at < ids.n) {
+            if (ids.id[at++] != jv_int(jv_at(jv_at(want, i), 0), -1))
+                fail_msg("%s: run of \"%s\": id %zu differs", name, unit,
+                         at - 1);
+        }
+        assert_int_equal(n, -1);
+    }
+    assert_int_equal(at, ids.n);
+    cag_ids_free(&ids);
+    buf_free(&text);
+}
+
 static jv *load_golden(const char *name)
 {
     cag_error err = CAG_ERROR_INIT;
@@ -196,7 +225,7 @@ static void check_all(const char *name, const jv *golden, cag_tokenizer *t)
 {
     cag_error err = CAG_ERROR_INIT;
     cag_tokenizer *again = NULL;
-    const jv *cases = jv_get(golden, "cases");
+    const jv *cases = jv_get(golden, "cases"), *runs = jv_get(golden, "runs");
     size_t size;
     const void *blob = tok_blob(t, &size);
     void *copy = mem_alloc(size);
@@ -207,6 +236,8 @@ static void check_all(const char *name, const jv *golden, cag_tokenizer *t)
     ok(tok_from_blob(copy, size, name, &again, &err), &err);
     for (size_t i = 0; i < jv_count(cases); i++)
         check_case(name, again, jv_at(cases, i));
+    for (size_t i = 0; i < jv_count(runs); i++)
+        check_run(name, again, jv_at(runs, i));
     tok_free(again);
     mem_free(copy);
 }
