@@ -67,10 +67,11 @@ static cag_status make_body(struct prompt *p, const struct prompt_source *src,
                             int n, struct buf *b, cag_error *err)
 {
     buf_str(b, p->system);
-    buf_str(b, "\n\n");
+    if (b->size && p->label[0])
+        buf_str(b, "\n\n");
     buf_str(b, p->label);
     for (int i = 0; i < n; i++) {
-        buf_str(b, "\n\n## ");
+        buf_str(b, b->size ? "\n\n## " : "## ");
         buf_str(b, src[i].name);
         buf_str(b, "\n");
         p->source[i].off = b->size;

@@ -347,7 +347,11 @@ static struct jval by_method(struct jr *r, struct jval self, const char *name,
 }
 FN(f_upper) { (void)p; return by_method(r, self, "upper", c); }
 FN(f_lower) { (void)p; return by_method(r, self, "lower", c); }
-FN(f_title) { (void)p; return by_method(r, self, "title", c); }
+FN(f_title)
+{
+    (void)p, (void)c;
+    return jstr_headline(r, jval_str(r, self));
+}
 FN(f_capitalize) { (void)p; return by_method(r, self, "capitalize", c); }
 
 FN(f_format)
@@ -596,7 +600,7 @@ const struct jbuiltin jfilters[] = {
     { "sort", f_sort, "reverse,case_sensitive,attribute" },
     { "string", f_string, "" },
     { "sum", f_sum, "attribute,start" },
-    { "title", f_title, "*" },
+    { "title", f_title, "" },
     { "tojson", f_tojson, "ensure_ascii,indent,separators,sort_keys" },
     { "trim", f_trim, "chars" },
     { "unique", f_unique, "case_sensitive,attribute" },

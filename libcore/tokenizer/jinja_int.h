@@ -111,7 +111,7 @@ struct jbuiltin {
 struct jfunc  { const struct jbuiltin *def; struct jval self; };
 struct jmacro { const struct jnode *node; struct jscope *scope;
                 struct jval caller; bool has_caller; };
-struct jloop  { struct jlist *items; size_t i; int depth;
+struct jloop  { struct jlist *items; size_t i;
                 struct jval last_changed; bool has_changed; };
 
 struct jscope {
@@ -226,7 +226,7 @@ struct jr {
     struct arena        mem;
     size_t              used;
     uint64_t            fuel;
-    int                 depth, line, loop_depth;
+    int                 depth, line;
     int64_t             now_s;
     struct jout        *out;
     struct jscope      *scope;
@@ -293,6 +293,7 @@ struct jval jstr_strip(struct jr *r, struct jval s, const struct jval *chars,
                        bool left, bool right);
 struct jval jstr_replace(struct jr *r, struct jval s, struct jval from,
                          struct jval to, int64_t count);
+struct jval jstr_headline(struct jr *r, struct jval s);
 struct jval jstr_format(struct jr *r, struct jval fmt, struct jval args);
 extern const struct jbuiltin jmethods_str[], jmethods_dict[], jmethods_list[];
 

@@ -32,7 +32,15 @@ static bool is_upper(char c) { return c >= 'A' && c <= 'Z'; }
 static bool is_digit(char c) { return c >= '0' && c <= '9'; }
 static bool is_alpha(char c) { return is_lower(c) || is_upper(c); }
 
-enum { UPPER, LOWER, TITLE, CAPITALIZE };
+/* HEADLINE: the title filter, whose words begin behind blanks and -({[< only */
+enum { UPPER, LOWER, TITLE, HEADLINE, CAPITALIZE };
+
+static bool is_space_or(uint32_t cp, const char *also)
+{
+    char   c[4];
+    size_t n = (size_t)utf8_encode(cp, c);
+    return jspace(c, n) > 0 || (cp && cp < 0x80 && strchr(also, (int)cp));
+}
 
 static struct jval change_case(struct jr *r, struct jval s, int how)
 {
@@ -54,13 +62,19 @@ static struct jval change_case(struct jr *r, struct jval s, int how)
             k += (size_t)utf8_encode(up ? text_upper(cp) : text_lower(cp),
                                      t + k);
         }
-        start = how == TITLE ? !letter : false;
+        start = how == TITLE      ? !letter
+                : how == HEADLINE ? is_space_or(cp, "-({[<")
+                                  : false;
     }
     return jval_text(t, k, s.flag == JS_TEMPLATE ? JS_TEMPLATE : JS_INPUT);
 }
 FN(s_upper) { (void)p, (void)c; return change_case(r, self, UPPER); }
 FN(s_lower) { (void)p, (void)c; return change_case(r, self, LOWER); }
 FN(s_title) { (void)p, (void)c; return change_case(r, self, TITLE); }
+struct jval jstr_headline(struct jr *r, struct jval s)
+{
+    return change_case(r, s, HEADLINE);
+}
 FN(s_capitalize)
 {
     (void)p, (void)c;
@@ -120,8 +134,7 @@ static struct jval split_space(struct jr *r, struct jval s, int64_t max)
             break;
         size_t a = i;
         if (max-- == 0) {
-            struct jval rest = jstr_sub(r, s, a, s.n - a);
-            jlist_push(r, out.u.list, jstr_strip(r, rest, NULL, false, true));
+            jlist_push(r, out.u.list, jstr_sub(r, s, a, s.n - a));
             break;
         }
         while (i < s.n && jspace(s.u.s + i, s.n - i) == 0)

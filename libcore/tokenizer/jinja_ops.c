@@ -206,8 +206,9 @@ static struct jval loop_attr(struct jr *r, struct jloop *l, const char *s,
         { "revindex", jval_int(len - i) }, { "revindex0",
                                              jval_int(len - i - 1) },
         { "first", jval_bool(i == 0) },    { "last", jval_bool(i + 1 == len) },
-        { "length", jval_int(len) },       { "depth", jval_int(l->depth) },
-        { "depth0", jval_int(l->depth - 1) },
+        /* depth counts recursive calls only, which are not supported */
+        { "length", jval_int(len) },       { "depth", jval_int(1) },
+        { "depth0", jval_int(0) },
         { "previtem", i > 0 ? l->items->v[i - 1]
                             : jval_undef("there is no previous item", 25) },
         { "nextitem", i + 1 < len ? l->items->v[i + 1]

@@ -107,7 +107,6 @@ static int exec_for(struct jr *r, const struct jnode *n)
     if (!l)
         return JE_NEXT;
     l->items = items;
-    l->depth = ++r->loop_depth;
     for (size_t i = 0; i < items->n && r->status == CAG_OK; i++) {
         struct jval v = { .type = J_LOOP, .u.loop = l };
         l->i = i;
@@ -118,7 +117,6 @@ static int exec_for(struct jr *r, const struct jnode *n)
         if (jr_exec(r, n->list[0]) == JE_BREAK)
             break;
     }
-    r->loop_depth--;
     r->scope = outer;
     return JE_NEXT;
 }
