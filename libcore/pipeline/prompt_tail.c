@@ -149,6 +149,7 @@ cag_status prompt_tail_from_json(const jv *prmt, const char *file,
     char              *hex = NULL;
     uint8_t            digest[SHA256_SIZE];
     int64_t            trim = 0;
+    bool               trims = false;
     cag_status         st = CAG_OK;
     const struct { const char *key; char **to; } str[] = {
         { "border", &p.border },           { "date", &p.date },
@@ -159,6 +160,7 @@ cag_status prompt_tail_from_json(const jv *prmt, const char *file,
     const struct { const char *key; bool *to; } flag[] = {
         { "ack", &p.ack_turns },
         { "knows_thinking", &p.knows_thinking },
+        { "trims_question", &trims },
     };
     for (size_t i = 0; i < sizeof str / sizeof *str && st == CAG_OK; i++)
         st = get(prmt, str[i].key, file, str[i].to, err);
@@ -169,6 +171,9 @@ cag_status prompt_tail_from_json(const jv *prmt, const char *file,
                          &p.now_s, err);
     if (st == CAG_OK)
         st = jv_need_int(prmt, "question_trim", file, 0, 3, &trim, err);
+    if (st == CAG_OK && trims != (trim != 0))
+        st = cag_fail(err, CAG_E_FORMAT, file, -1,
+                      "PRMT: trims_question contradicts question_trim");
     p.question_trim = (unsigned)trim;
     if (st == CAG_OK)
         st = get_stops(prmt, file, &p, err);
