@@ -1,0 +1,219 @@
+/*
+ * build_opts.c - see build_opts.h.
+ */
+#include "cmd/build_opts.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/operands.h"
+#include "cmd/places.h"
+#include "cmd/ui.h"
+
+static const char *const codecs[] = { "f16z", "f16", "f32", NULL };
+static const char *const precisions[] = { "default", "exact", NULL };
+static const char *const verifies[] = { "header", "full", NULL };
+static const char *const fronts[] = { "keep", "drop", NULL };
+
+struct build_cli cli = { .reserve = -1 };
+
+
+const opt_spec build_specs[] = {
+    OPT_STR('m', "model", &cli.model, "M", NULL,
+            "GGUF file, model directory or hub id (or CAG_MODEL)"),
+    OPT_STR(0, "manifest", &cli.manifest, "FILE", NULL,
+            "a build described in YAML: cag-manifest(5)"),
+    OPT_STR('o', "output", &cli.output, "FILE", NULL, "the cache to write"),
+    OPT_CHOICE(0, "codec", &cli.codec, codecs, NULL,
+               "how keys and values are stored"),
+    OPT_I64('c', "ctx-size", &cli.n_ctx, 64, 1 << 24, "N", NULL,
+            "context to build for; default: the model's"),
+    OPT_I64(0, "reserve", &cli.reserve, 0, 1 << 24, "N", NULL,
+            "tokens kept free for question and answer"),
+    OPT_INT('t', "threads", &cli.n_thread, 1, 512, "N", "CAG_THREADS",
+            "CPU threads"),
+    OPT_FLAG('n', "dry-run", &cli.dry_run,
+             "count tokens, sizes and memory; build nothing"),
+    OPT_FLAG(0, "check", &cli.check,
+             "is FILE.kvc fresh? 0 yes, 1 no, 66 cannot be seen"),
+    OPT_FLAG(0, "refresh", &cli.refresh,
+             "rebuild FILE.kvc... from what they record"),
+    OPT_STR(0, "recode", &cli.recode, "CODEC", NULL,
+            "convert IN.kvc to -o FILE: f16z or f16"),
+    OPT_FLAG('B', "force", &cli.force, "build even if nothing changed"),
+    OPT_MORE,
+    OPT_STR(0, "system", &cli.system, "TEXT", NULL,
+            "the instructions; {refusal} is replaced"),
+    OPT_STR(0, "system-file", &cli.system_file, "F", NULL,
+            "the instructions, from a file"),
+    OPT_STR(0, "label", &cli.label, "TEXT", NULL,
+            "the line above the knowledge"),
+    OPT_STR(0, "refusal", &cli.refusal, "TEXT", NULL,
+            "the answer when it is not in the knowledge"),
+    OPT_STR(0, "title", &cli.title, "TEXT", NULL,
+            "name of the next source that is a pipe or '-'"),
+    OPT_STR(0, "files0-from", &cli.files0, "F", NULL,
+            "NUL-separated list of sources, '-' for stdin"),
+    OPT_CHOICE(0, "front-matter", &cli.front, fronts, NULL,
+               "YAML front matter of Markdown sources"),
+    OPT_STR(0, "chat-template", &cli.template_name, "NAME", NULL,
+            "a built-in chat template instead of the model's"),
+    OPT_STR(0, "chat-template-file", &cli.template_file, "F", NULL,
+            "a chat template (Jinja) from a file"),
+    OPT_STR(0, "template-date", &cli.template_date, "YYYY-MM-DD", NULL,
+            "the date a template may print"),
+    OPT_CHOICE(0, "precision", &cli.precision, precisions, NULL,
+               "exact: f32 throughout"),
+    OPT_INT('b', "batch-size", &cli.chunk, 1, 65536, "N", NULL,
+            "prompt tokens per pass"),
+    OPT_STR(0, "device", &cli.device, "auto|cpu|cuda[:N]", "CAG_DEVICE",
+            "where to compute"),
+    OPT_SIZE(0, "max-memory", &cli.max_memory, 1, INT64_MAX, "B", NULL,
+             "refuse a build that needs more"),
+    OPT_STR(0, "depfile", &cli.depfile, "FILE", NULL,
+            "write a make rule naming every source"),
+    OPT_FLAG(0, "keep-mtime", &cli.keep_mtime,
+             "leave the time of a fresh file alone"),
+    OPT_STR(0, "mode", &cli.mode, "OCTAL", NULL, "mode of a new file"),
+    OPT_DOUBLE(0, "lock-timeout", &cli.lock_timeout, 0, 1e6, "SEC", NULL,
+               "wait for another build of the same file"),
+    OPT_CHOICE(0, "verify", &cli.verify, verifies, NULL,
+               "full: hash models even if remembered"),
+    OPT_FLAG(0, "json", &cli.json, "report as one JSON object a cache"),
+    OPT_COMMON,
+    OPT_END
+};
+
+static void take(const char **var, const char *value, const char *origin)
+{
+    if (value && !opt_origin(var)) {
+        *var = value;
+        opt_set_origin(var, origin);
+    }
+}
+
+static void take_choice(int *var, const char *value, const char *const *names,
+                        const char *origin)
+{
+    if (!value || opt_origin(var))
+        return;
+    for (int i = 0; names[i]; i++)
+        if (!strcmp(names[i], value))
+            *var = i;
+    opt_set_origin(var, origin);
+}
+
+static void take_i64(int64_t *var, int64_t value, const char *origin)
+{
+    if (value >= 0 && !opt_origin(var)) {
+        *var = value;
+        opt_set_origin(var, origin);
+    }
+}
+
+static void take_int(int *var, int64_t value, const char *origin)
+{
+    if (value >= 0 && !opt_origin(var)) {
+        *var = (int)value;
+        opt_set_origin(var, origin);
+    }
+}
+
+/* kb.yaml -> kb.kvc */
+static char *default_output(const char *path)
+{
+    const char *dot = strrchr(path, '.'), *slash = strrchr(path, '/');
+    int n = dot && (!slash || dot > slash) ? (int)(dot - path)
+                                           : (int)strlen(path);
+    char *out;
+
+    return asprintf(&out, "%.*s.kvc", n, path) < 0 ? NULL : out;
+}
+
+int build_take_manifest(const cag_manifest *m)
+{
+    static char from[512];
+
+    snprintf(from, sizeof from, "manifest %s", m->path);
+    take(&cli.model, m->model, from);
+    take(&cli.output, m->output, from);
+    take(&cli.device, m->device, from);
+    take(&cli.depfile, m->depfile, from);
+    if (!cli.system_file)
+        take(&cli.system, m->system, from);
+    if (!cli.system)
+        take(&cli.system_file, m->system_file, from);
+    take(&cli.label, m->label, from);
+    take(&cli.refusal, m->refusal, from);
+    if (!cli.template_file)
+        take(&cli.template_name, m->chat_template, from);
+    if (!cli.template_name)
+        take(&cli.template_file, m->chat_template_file, from);
+    take(&cli.template_date, m->template_date, from);
+    take_choice(&cli.codec, m->codec, codecs, from);
+    take_choice(&cli.precision, m->precision, precisions, from);
+    take_choice(&cli.front, m->front_matter, fronts, from);
+    take_i64(&cli.n_ctx, m->ctx_size, from);
+    take_i64(&cli.reserve, m->reserve, from);
+    take_i64(&cli.max_memory, m->max_memory, from);
+    take_int(&cli.n_thread, m->threads, from);
+    take_int(&cli.chunk, m->batch_size, from);
+    if (!cli.output) {
+        cli.output = default_output(m->path);
+        if (!cli.output)
+            return ui_fail(CAG_E_NOMEM, NULL, "out of memory");
+        opt_set_origin(&cli.output, from);
+    }
+    return UI_OK;
+}
+
+int build_fill(cag_build_opts *b)
+{
+    cag_error err = CAG_ERROR_INIT;
+
+    cag_build_opts_init(b);
+    b->places = *places_get();
+    b->hooks = places_hooks();
+    b->model = cli.model;
+    b->output = cli.output;
+    b->system = cli.system;
+    b->label = cli.label;
+    b->refusal = cli.refusal;
+    b->drop_front_matter = cli.front == 1;
+    b->n_ctx = cli.n_ctx;
+    b->reserve = cli.reserve;
+    b->chat_template = cli.template_name;
+    b->codec = codecs[cli.codec];
+    b->engine.device = cli.device;
+    b->engine.n_thread = cli.n_thread;
+    b->engine.chunk = cli.chunk;
+    b->engine.precision = cli.precision == 1 ? CAG_PRECISION_EXACT
+                                           : CAG_PRECISION_DEFAULT;
+    b->force = cli.force;
+    b->keep_mtime = cli.keep_mtime;
+    b->verify_full = cli.verify == 1;
+    b->lock_timeout_s = cli.lock_timeout;
+    b->max_memory = (uint64_t)cli.max_memory;
+    b->depfile = cli.depfile;
+    b->template_date = places_epoch();
+    b->now = places_now();
+    if (cli.template_date && !operand_date(cli.template_date, &b->template_date))
+        opt_fail("--template-date is '%s', expected YYYY-MM-DD",
+                 cli.template_date);
+    if (cli.mode && !operand_mode(cli.mode, &b->mode))
+        opt_fail("--mode is '%s', expected an octal number up to 0777",
+                 cli.mode);
+    if (cli.system && cli.system_file)
+        opt_fail("--system and --system-file exclude each other");
+    if (cli.template_name && cli.template_file)
+        opt_fail("--chat-template and --chat-template-file exclude each "
+                 "other");
+    if (cli.system_file &&
+        cag_read_text(cli.system_file, &b->system, &err) != CAG_OK)
+        return ui_error(&err);
+    if (cli.template_file &&
+        cag_read_text(cli.template_file, &b->chat_template_text, &err) != CAG_OK)
+        return ui_error(&err);
+    return UI_OK;
+}

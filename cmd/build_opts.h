@@ -1,0 +1,29 @@
+/*
+ * build_opts.h - the options of cag-build and where their values come from:
+ * option, environment, manifest, default, in this order.
+ */
+#ifndef CMD_BUILD_OPTS_H
+#define CMD_BUILD_OPTS_H
+
+#include <cag/manifest.h>
+
+#include "cmd/opt.h"
+
+struct build_cli {
+    const char *model, *output, *files0, *title, *system, *system_file,
+        *label, *refusal, *template_name, *template_file, *template_date,
+        *device, *depfile, *recode, *mode, *manifest;
+    int         codec, precision, front, verify, n_thread, chunk;
+    int64_t     n_ctx, reserve, max_memory;
+    double      lock_timeout;
+    bool        force, check, keep_mtime, dry_run, refresh, json;
+};
+extern struct build_cli cli;
+extern const opt_spec   build_specs[];
+
+/* Values the manifest gives and nobody else did.  Returns an exit status. */
+int build_take_manifest(const cag_manifest *m);
+/* All but sources; reads the files that options name. */
+int build_fill(cag_build_opts *b);
+
+#endif
