@@ -7,8 +7,10 @@ my $flags = "-std=c11 -D_GNU_SOURCE -Wall -Wextra -Wpedantic -Werror -Iinclude -
 for my $dir ("include", "include/cag", glob("libcore/*"), "kernels", "cmd") {
     my @wrong;
     for my $h (glob "$dir/*.h") {
-        next if $h =~ /_cuda\.h$/;
-        my $out = `echo "#include <$h>\nextern int lint;" | $cc $flags -fsyntax-only -x c - 2>&1`;
+        next if $h =~ /_(?:cuda|simd)\.h$/;      # simd: a template
+        my $isa = $h =~ /_avx512/ ? "-mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mf16c"
+                : $h =~ /_avx2/ ? "-mavx2 -mfma -mf16c" : "";
+        my $out = `echo "#include <$h>\nextern int lint;" | $cc $flags $isa -fsyntax-only -x c - 2>&1`;
         push @wrong, "$h:\n$out" if $?;
     }
     verdict("headers of $dir compile alone", @wrong);

@@ -45,7 +45,7 @@ static void puts_(const char *name, const char *text)
 static int set_up(void **state)
 {
     (void)state;
-    strcpy(dir, "/tmp/cag-sources-XXXXXX");
+    snprintf(dir, sizeof dir, "/tmp/cag-sources-XXXXXX");
     assert_non_null(mkdtemp(dir));
     mkdir(in_dir("d"), 0755);
     mkdir(in_dir("d/sub"), 0755);
