@@ -106,7 +106,7 @@ $(B)/tests/%: $(B)/obj/tests/%.o $(B)/libcag.a
 	@mkdir -p $(@D)
 	$(say) LD $@
 	$(Q)$(CC) $(CFLAGS) $(SAN) $(LDFLAGS) -o $@ $(filter %.o,$^) \
-	    $(filter %.a,$^) -lcmocka $(CORE_LIBS)
+	    $(filter %libcmd.a,$^) $(filter %libcag.a,$^) -lcmocka $(CORE_LIBS)
 
 tests: $(UNIT_BIN) ## build the test programs
 
