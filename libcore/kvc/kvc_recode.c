@@ -158,7 +158,7 @@ static cag_status write_out(struct recode *r, const char *codec,
 cag_status cag_kvc_recode(const char *in, const char *codec, const char *out,
                           int mode, int n_thread, cag_error *err)
 {
-    struct recode r = { NULL };
+    struct recode r = { .in = NULL };
     cag_kvc      *k = NULL;
     int           to = kvc_codec_find(codec);
     cag_status    st = cag_kvc_open(in, &k, err);

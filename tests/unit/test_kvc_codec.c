@@ -125,11 +125,57 @@ static void damaged_chunks(void **state)
     z[16 + low] ^= 1;
     refuse(c, z, got, n, "K high bytes are not a zstd frame of 2048 bytes");
     z[16 + low] ^= 1;
+    z[got] = 0;
+    refuse(c, z, got + 1, n, "its planes take");
     refuse(c, z, got, n / 2, "");
     refuse(c, z, got, n * 2, "");
     kvc_coder_free(c);
     mem_free(raw);
     mem_free(z);
+}
+
+/* A plane is one frame that states its size: RLE blocks made by hand. */
+static void frames_of_the_wrong_kind(void **state)
+{
+    (void)state;
+    enum { P = 2048, N = 4 * P };
+    static const struct {
+        const char *frame;
+        uint32_t    n;
+        bool        ok;
+    } cases[] = {
+        /* magic, 2-byte size 256 + 1792, window, last RLE block of 2048 */
+        { "\x28\xb5\x2f\xfd\x60\x00\x07\x03\x40\x00\x3c", 11, true },
+        /* the same without a size */
+        { "\x28\xb5\x2f\xfd\x00\x58\x03\x40\x00\x3c", 10, false },
+        /* of 2049 bytes by its own account */
+        { "\x28\xb5\x2f\xfd\x60\x01\x07\x0b\x40\x00\x3c", 11, false },
+        /* followed by a skippable frame */
+        { "\x28\xb5\x2f\xfd\x60\x00\x07\x03\x40\x00\x3c"
+          "\x50\x2a\x4d\x18\0\0\0\0", 19, false },
+    };
+    struct kvc_coder *c = kvc_coder_new();
+    uint8_t          *z = mem_zalloc(16 + N), *dst = mem_alloc(N);
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        size_t at = 16 + P, n = cases[i].n;
+
+        for (int j = 0; j < 4; j++)
+            rd_put32(z + 4 * j, j == 1 ? cases[i].n : P);
+        memcpy(z + at, cases[i].frame, n);
+        memset(z + at + n, 0, 2 * P);
+        if (!cases[i].ok) {
+            refuse(c, z, 16 + 3 * P + n, N, "K high bytes are not a zstd");
+            continue;
+        }
+        assert_int_equal(kvc_decode_f16z(c, z, 16 + 3 * P + n, dst, N, NULL),
+                         CAG_OK);
+        for (int j = 0; j < N; j++)
+            assert_int_equal(dst[j], j < 2 * P && j % 2 ? 0x3c : 0);
+    }
+    kvc_coder_free(c);
+    mem_free(z);
+    mem_free(dst);
 }
 
 /* Flip every bit of a frame: never a crash, never bytes behind dst. */
@@ -213,6 +259,7 @@ int main(void)
         cmocka_unit_test(there_and_back),
         cmocka_unit_test(planes_are_where_the_page_says),
         cmocka_unit_test(damaged_chunks),
+        cmocka_unit_test(frames_of_the_wrong_kind),
         cmocka_unit_test(any_bit_of_a_frame),
         cmocka_unit_test(text_there_and_back),
         cmocka_unit_test(names),

@@ -466,8 +466,16 @@ static void forged_tokens_and_text(void **state)
     fix_seal_section(&b, "TOKS");
     expect(&b, CAG_E_FORMAT, "TOKS: number of ids");
     rd_put64(t, 150);
+    t[8] = 1;
+    fix_seal_section(&b, "TOKS");
+    expect(&b, CAG_E_FORMAT, "TOKS: reserved word");
+    t[8] = 0;
     fix_seal_section(&b, "TOKS");
     t = fix_data(&b, "TEXT");
+    t[12] = 1;
+    fix_seal_section(&b, "TEXT");
+    expect(&b, CAG_E_FORMAT, "TEXT: reserved word");
+    t[12] = 0;
     rd_put64(t, UINT64_MAX);
     fix_seal_section(&b, "TEXT");
     expect(&b, CAG_E_FORMAT, "TEXT: expanded size");
@@ -536,6 +544,10 @@ static void forged_json(void **state)
           "SRCS: source 1: tok_end is 151" },
         { "SRCS", "\"text_off\":4,", "\"text_off\":5,", CAG_E_FORMAT,
           "SRCS: source 1 begins before the end of source 0" },
+        { "SRCS", "\"tok_end\":75", "\"tok_end\":0", CAG_E_FORMAT,
+          "SRCS: source 0: tok_end is 0" },
+        { "SRCS", "\"tok_end\":75", "\"tok_end\":76", CAG_E_FORMAT,
+          "SRCS: source 1 begins before the end of source 0" },
         { "SRCS", "\"path\":null,", "", CAG_E_FORMAT,
           "SRCS: source 1: path is missing" },
         { "PRMT", "[2,7]", "[2,999]", CAG_E_FORMAT, "stop_ids[1]" },
@@ -546,6 +558,92 @@ static void forged_json(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         forge_json(cases[i].section, cases[i].from, cases[i].to,
                    cases[i].want, cases[i].text);
+}
+
+/* A page of zeros between two sections, everything else in order. */
+static void a_hole_between_sections(void **state)
+{
+    (void)state;
+    static const uint8_t zero[KVC_PAGE];
+    struct buf b = make("f16"), h = BUF_INIT;
+    uint8_t   *p;
+    size_t     at = (size_t)rd_le64(fix_entry(&b, "TEXT") + 8);
+
+    buf_add(&h, b.data, at);
+    buf_add(&h, zero, sizeof zero);
+    buf_add(&h, b.data + at, b.size - at);
+    p = (uint8_t *)h.data;
+    rd_put64(p + KVC_OFF_SIZE, h.size);
+    for (int i = 0; i < KVC_N_CORE; i++) {
+        uint8_t *e = p + KVC_OFF_SECTIONS + i * KVC_SECTION_SIZE;
+
+        if (rd_le64(e + 8) >= at)
+            rd_put64(e + 8, rd_le64(e + 8) + KVC_PAGE);
+    }
+    fix_seal(&h);
+    expect(&h, CAG_E_FORMAT, "section offset");
+    buf_free(&b);
+    buf_free(&h);
+}
+
+/* What a writer refuses, with every digest right: not UTF-8; too long. */
+static void forged_text(void **state)
+{
+    (void)state;
+    struct fix f = { .codec = "f16" };
+    struct buf b;
+    uint8_t    d[SHA256_SIZE], *t, *meta;
+    char       hex[65];
+    size_t     n;
+
+    f.shape = (struct kvc_shape){ 1, 1, 8, 2, 3, 64 };
+    fix_init(&f);
+    fix_write(&f, path, 1);
+    fix_free(&f);
+    b = fix_read(path);
+    t = fix_data(&b, "TEXT");
+    n = (size_t)rd_le64(t);
+    assert_int_equal(rd_le32(t + 8), KVC_TEXT_RAW);
+    t[16] = 0xff;
+    assert_int_equal(sha256_buf(t + 16, n, d, NULL), CAG_OK);
+    hash_hex(d, sizeof d, hex);
+    meta = memmem(b.data, b.size, "\"text\":{\"sha256\":\"", 18);
+    assert_non_null(meta);
+    memcpy(meta + 18, hex, 64);
+    fix_seal_section(&b, "TEXT");
+    fix_seal_section(&b, "META");
+    expect(&b, CAG_E_FORMAT, "section TEXT is not UTF-8");
+    buf_free(&b);
+
+    b = fix_read(path);                      /* 3 tokens, 20,000 bytes */
+    meta = memmem(b.data, b.size, "\"size_bytes\":25}", 16);
+    assert_non_null(meta);
+    memmove(meta + 19, meta + 16,
+            (size_t)(fix_data(&b, "SRCS") - (meta + 19)));
+    memcpy(meta, "\"size_bytes\":20000}", 19);
+    rd_put64(fix_entry(&b, "META") + 16,
+             rd_le64(fix_entry(&b, "META") + 16) + 3);
+    rd_put64(fix_data(&b, "TEXT"), 20000);
+    fix_seal_section(&b, "TEXT");
+    fix_seal_section(&b, "META");
+    expect(&b, CAG_E_FORMAT, "section TEXT is too long");
+    buf_free(&b);
+}
+
+/* A chunk changed by somebody who repaired its XXH3: -t finds it. */
+static void verify_compares_sha256(void **state)
+{
+    (void)state;
+    struct buf b = make("f16");
+    uint8_t   *e = fix_data(&b, "CHNK") + 3 * KVC_CHNK_SIZE;
+    uint8_t   *p = fix_data(&b, "KV") + rd_le64(e);
+
+    p[9] ^= 1;
+    rd_put64(e + 24, xxh3_64(p, (size_t)rd_le64(e + 8)));
+    fix_seal_section(&b, "CHNK");
+    assert_int_equal(fix_try(b.data, b.size, false, NULL), CAG_OK);
+    expect(&b, CAG_E_CORRUPT, "layer 1, chunk 0 (SHA-256 differs)");
+    buf_free(&b);
 }
 
 /* B72: a frame that promises the world costs nothing. */
@@ -798,6 +896,9 @@ int main(void)
         T(forged_chunk_tables),
         T(forged_tokens_and_text),
         T(forged_json),
+        T(a_hole_between_sections),
+        T(forged_text),
+        T(verify_compares_sha256),
         T(zstd_bombs),
         T(padding_is_zero),
         T(unused_positions_are_zero),
