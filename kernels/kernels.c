@@ -47,6 +47,7 @@ static const struct kernels *const sets[] = {
     &kernels_scalar,
 #ifdef HAVE_VECTOR_SETS
     &kernels_avx2,
+    &kernels_avx512,
 #endif
 };
 enum { N_SET = sizeof sets / sizeof sets[0] };
@@ -58,7 +59,7 @@ const struct kernels *kernels_at(int i, bool *usable)
     *usable = true;
 #ifdef HAVE_VECTOR_SETS
     if (i >= 2)
-        *usable = has_vectors(false);
+        *usable = has_vectors(i == 3);
 #endif
     return sets[i];
 }

@@ -4,13 +4,8 @@
  *
  * Quantized types: 32 weights become a vector of bytes, split into even and
  * odd elements as i16 (no widening shuffle), and vpmaddwd with x gives the
- * exact sums of quads that kernels.h asks for.  The form of x:
- *
- *   | float s[n8] | float sum[n8 * halves] | pad | int16_t q[] |
- *
- * n8 = blocks rounded up to 8, filled with zeros; q per pair of blocks: even
- * elements of both, odd elements of both (a lone last block: even, odd).
- * The scales of 64 blocks are prepared first, eight at a time.
+ * exact sums of quads that kernels.h asks for.  rows_simd.h has the form of
+ * x and the scales of 64 blocks, prepared ahead of them.
  *
  * Bound by reading the weights when they come from memory and one core has
  * little of its bandwidth, else by the ALU ports: 9 operations per block of
@@ -18,30 +13,11 @@
  * Tried: several rows at a time, software prefetch: both slower (SPIKES.md).
  */
 #include "kernels/avx2.h"
-#include "kernels/quant.h"
 #include "kernels/simd_avx2.h"
 
+#include "kernels/rows_simd.h"
+
 #include <math.h>
-#include <string.h>
-
-enum { SPAN = 64 };   /* blocks whose scales are prepared together */
-
-static bool is_float(int type, bool exact)
-{
-    return exact || !kt_quantized(type);
-}
-
-static size_t n8(int d_in)
-{
-    return ((size_t)d_in / 32 + 7) & ~(size_t)7;
-}
-
-static size_t q_offset(int type, int d_in)
-{
-    size_t n = n8(d_in) * (type == KT_Q6_K ? 3 : 2) * sizeof(float);
-
-    return (n + 63) & ~(size_t)63;
-}
 
 size_t rows_avx2_x_size(int type, int d_in, bool exact)
 {
@@ -134,65 +110,6 @@ void rows_avx2_x(void *xq, const float *x, int type, int d_in, bool exact)
     }
 }
 
-/* ------------------------------------------------- scales of eight blocks */
-
-INLINE __m256i load32(const void *p)
-{
-    return _mm256_loadu_si256((const __m256i *)p);
-}
-
-/* f and o of n <= 8 blocks of a 32-weight type; zero behind them */
-INLINE void scales32(const uint8_t *p, int n, const int type, VF *f, VF *o)
-{
-    const int size = (int)kt_block_bytes(type);
-    const __m256i at = _mm256_mullo_epi32(
-        _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), _mm256_set1_epi32(size));
-    __m256i v = _mm256_mask_i32gather_epi32(_mm256_setzero_si256(),
-                                            (const int *)(const void *)p, at,
-                                            v_mask(n), 1);
-    __m256i lo = _mm256_and_si256(v, _mm256_set1_epi32(0xffff));
-
-    v = _mm256_packus_epi32(lo, _mm256_srli_epi32(v, 16));
-    v = _mm256_permute4x64_epi64(v, 0xd8);
-    *f = _mm256_cvtph_ps(_mm256_castsi256_si128(v));
-    if (type == KT_Q4_0)
-        *o = v_mul(*f, v_set1(-8.0f));
-    else if (type == KT_Q5_0)
-        *o = v_mul(*f, v_set1(-16.0f));
-    else
-        *o = _mm256_cvtph_ps(_mm256_extracti128_si256(v, 1));
-}
-
-/* f and o of the eight blocks of a Q4_K or Q5_K super-block */
-INLINE void scales_k(const uint8_t *p, VF *f, VF *o)
-{
-    uint32_t u[3], sc[2], mn[2];
-    VF d = v_set1(_cvtsh_ss(quant_u16(p)));
-    VF dmin = v_set1(_cvtsh_ss(quant_u16(p + 2)));
-
-    memcpy(u, p + 4, 12);
-    sc[0] = u[0] & 0x3f3f3f3f;
-    mn[0] = u[1] & 0x3f3f3f3f;
-    sc[1] = (u[2] & 0x0f0f0f0f) | (u[0] >> 6 & 0x03030303) << 4;
-    mn[1] = (u[2] >> 4 & 0x0f0f0f0f) | (u[1] >> 6 & 0x03030303) << 4;
-    *f = v_mul(d, _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(
-                      _mm_loadl_epi64((const __m128i *)(void *)sc))));
-    *o = v_mul(dmin, _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(
-                         _mm_loadl_epi64((const __m128i *)(void *)mn))));
-    *o = _mm256_xor_ps(*o, v_set1(-0.0f));
-}
-
-/* f and o of eight of the 16 halves of a Q6_K super-block */
-INLINE void scales_6k(const uint8_t *p, int h, VF *f, VF *o)
-{
-    const void *sc = p + 192 + h;
-
-    *f = v_mul(v_set1(_cvtsh_ss(quant_u16(p + 208))),
-               _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(
-                   _mm_loadl_epi64((const __m128i *)sc))));
-    *o = v_mul(*f, v_set1(-32.0f));
-}
-
 /* --------------------------------------------- 32 weights as signed bytes */
 
 INLINE __m256i and8(__m256i v, int mask)
@@ -268,49 +185,7 @@ INLINE void bytes_k(const uint8_t *p, int j, const int type, __m256i v[2])
     }
 }
 
-/* ------------------------------------------------------------ one weight row */
-
-struct xrow {
-    const float   *s, *sum;
-    const int16_t *q;
-};
-
-/*
- * Scales of blocks [b0, b0 + n) times those of x into fs, offsets into off.
- */
-INLINE void prepare(float fs[][2 * SPAN], VF *off, const uint8_t *row,
-                    const struct xrow *x, int b0, int n, const int type,
-                    const int n_x)
-{
-    const int per = type == KT_Q6_K ? 2 : 1;   /* scales of a block */
-
-    for (int i = 0; i < n * per; i += 8) {
-        int b = b0 + i / per;
-        VF f, o;
-
-        if (type == KT_Q6_K)
-            scales_6k(row + (size_t)(b / 8) * 210, i % 16, &f, &o);
-        else if (kt_block_weights(type) == 256)
-            scales_k(row + (size_t)(b / 8) * kt_block_bytes(type), &f, &o);
-        else
-            scales32(row + (size_t)b * kt_block_bytes(type),
-                     n - i < 8 ? n - i : 8, type, &f, &o);
-        for (int t = 0; t < n_x; t++) {
-            VF s;
-
-            if (type == KT_Q6_K) {
-                s = _mm256_castps128_ps256(_mm_loadu_ps(x[t].s + b));
-                s = _mm256_permutevar8x32_ps(
-                    s, _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3));
-            } else {
-                s = v_load(x[t].s + b);
-            }
-            v_store(fs[t] + i, v_mul(f, s));
-            if (type != KT_Q8_0)
-                off[t] = v_fma(o, v_load(x[t].sum + b0 * per + i), off[t]);
-        }
-    }
-}
+/* -------------------------------------------------------- one weight row */
 
 /* one block into acc: bytes v, x at q and q + odd, scales at fs */
 INLINE VF step(VF acc, __m256i v, const int16_t *q, int odd, const float *fs,
@@ -330,8 +205,8 @@ INLINE VF step(VF acc, __m256i v, const int16_t *q, int odd, const float *fs,
                          _mm256_madd_epi16(v, load32(q + odd)));
     if (type == KT_Q6_K)
         f = _mm256_permutevar_ps(
-            _mm256_castpd_ps(_mm256_broadcast_sd((const double *)
-                                                 (const void *)fs)),
+            _mm256_castsi256_ps(_mm256_broadcastq_epi64(
+                _mm_loadl_epi64((const __m128i *)(const void *)fs))),
             _mm256_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1));
     else
         f = v_bcast(fs);
@@ -398,14 +273,7 @@ INLINE void rows_int(float *y, size_t ldy, const uint8_t *xq, size_t stride,
 {
     struct xrow x[ROWS_MAX];
 
-    for (int t = 0; t < n_x; t++) {
-        const void *p = xq + (size_t)t * stride;
-        const void *q = xq + (size_t)t * stride + q_offset(type, w->d_in);
-
-        x[t].s = p;
-        x[t].sum = x[t].s + n8(w->d_in);
-        x[t].q = q;
-    }
+    xrow_init(x, xq, stride, w, n_x);
     for (int r = row0; r < row1; r++)
         dot_int(y + r, ldy, kmat_row(w, r), x, w->d_in / 32, type, n_x);
 }
