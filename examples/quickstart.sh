@@ -51,7 +51,7 @@ run cag-build -m "$model" -o "$dir/atish.kvc" "$here/knowledge.txt"
 title "2. Questions are answered from the file: every one by a new process"
 for question in \
     "What is Project Atish?" \
-    "How long can Sparrow-7 fly on a full charge?" \
+    "How many minutes can Sparrow-7 fly on a full charge?" \
     "Where did the first field test take place?" \
     "What is the total budget of Project Atish?"
 do
@@ -61,8 +61,9 @@ done
 say "The page says nothing about a budget.  A model that follows instructions" \
     "answers that it is not in the knowledge base."
 if [ "$model" -ef "$demo_model" ]; then
-    say "The demo model has 135 million parameters: it shows that everything works," \
-        "it quotes simple facts, and it invents a budget.  Section 4 names a better one."
+    say "The demo model has 135 million parameters.  It proves the plumbing: it quotes" \
+        "simple facts, embroiders others and invents a budget.  Section 4 names a" \
+        "better one."
 fi
 
 title "3. A longer text (about 4,000 tokens), with and without the cache"
@@ -70,11 +71,11 @@ run cag-build -m "$model" -o "$dir/time.kvc" "$here/docs/time.md"
 question="Why were leap seconds introduced?"
 echo
 start=$(now_ms)
-run cag-ask -u "$dir/time.kvc" "$question"
+run cag-ask -u --stop ". " "$dir/time.kvc" "$question"
 cached=$(($(now_ms) - start))
 echo
 start=$(now_ms)
-run cag-ask -u --no-cache "$dir/time.kvc" "$question"
+run cag-ask -u --stop ". " --no-cache "$dir/time.kvc" "$question"
 cold=$(($(now_ms) - start))
 echo
 printf '%-40s %12s\n' "question to answer, from the cache" "$(seconds $cached)" \
@@ -86,6 +87,6 @@ say "Ask something else:" \
     "    cag-ask -i $dir/atish.kvc" \
     "See what a cache holds, and whether it is still fresh:" \
     "    cag-inspect $dir/atish.kvc" \
-    "    cag-inspect --check $dir/atish.kvc" \
+    "    cag-build --check $dir/atish.kvc" \
     "The same with a model that can answer (README, \"Your first real model\"):" \
     "    make demo MODEL=Qwen/Qwen3-0.6B"
