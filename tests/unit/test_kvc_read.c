@@ -4,6 +4,9 @@
  */
 #include "tests/unit/kvc_fixture.h"
 
+#include "format/gguf.h"
+#include "tokenizer/tokenizer.h"
+
 #include <pthread.h>
 #include <sys/resource.h>
 
@@ -750,6 +753,48 @@ static void unused_positions_are_zero(void **state)
     fix_free(&f);
 }
 
+/* A real tokenizer comes back out of the map, without its model. */
+static void carries_the_tokenizer(void **state)
+{
+    (void)state;
+    static const char    text[] = "Sparrow-7 flies 47 minutes";
+    const cag_text       piece = { text, sizeof text - 1, 0 };
+    struct fix           f = fix_default("f16z");
+    struct kvc_desc      d;
+    struct gguf         *g = NULL;
+    struct pool         *pool = NULL;
+    cag_tokenizer       *t = NULL;
+    const cag_tokenizer *u = NULL;
+    cag_kvc             *k = NULL;
+    cag_ids              a = CAG_IDS_INIT, b = CAG_IDS_INIT;
+    cag_error            err = CAG_ERROR_INIT;
+
+    fix_init(&f);
+    d = fix_desc(&f);
+    assert_int_equal(gguf_open("tests/golden/models/llama.F16.gguf", &g, &err),
+                     CAG_OK);
+    assert_int_equal(tok_from_gguf(g, &t, &err), CAG_OK);
+    d.tokenizer = tok_blob(t, &d.tokenizer_size);
+    assert_int_equal(pool_new(&pool, 1, &err), CAG_OK);
+    assert_int_equal(kvc_write(path, &d, -1, pool, &err), CAG_OK);
+    assert_int_equal(cag_kvc_open(path, &k, &err), CAG_OK);
+    if (kvc_tokenizer(k, &u, &err) != CAG_OK)
+        fail_msg("%s", err.msg);
+    assert_ptr_equal(cag_kvc_tokenizer(k), u);
+    assert_int_equal(cag_encode(t, &piece, 1, 0, &a, &err), CAG_OK);
+    assert_int_equal(cag_encode(u, &piece, 1, 0, &b, &err), CAG_OK);
+    assert_true(a.n > 0);
+    assert_int_equal(a.n, b.n);
+    assert_memory_equal(a.id, b.id, a.n * sizeof *a.id);
+    cag_ids_free(&a);
+    cag_ids_free(&b);
+    cag_kvc_close(k);
+    pool_free(pool);
+    tok_free(t);
+    gguf_close(g);
+    fix_free(&f);
+}
+
 /* The fixture's blob is no tokenizer: a reason, not a crash. */
 static void bad_tokenizer_is_an_error(void **state)
 {
@@ -902,6 +947,7 @@ int main(void)
         T(zstd_bombs),
         T(padding_is_zero),
         T(unused_positions_are_zero),
+        T(carries_the_tokenizer),
         T(bad_tokenizer_is_an_error),
         T(every_allocation_failure),
         T(foreign_files_are_named),
