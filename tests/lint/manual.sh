@@ -16,10 +16,15 @@ for my $tool (map { m{cmd/(cag-\w+)\.c} } glob "cmd/cag-*.c") {
         skip("options of $tool", "no man/$tool.1 yet");
         next;
     }
-    my %help = map { $_ => 1 } `$exe --help </dev/null` =~ /--([a-z0-9][a-z0-9-]+)/g;
-    # only what follows the option list counts, not the examples above it
-    my ($list) = `$exe --help </dev/null` =~ /^Options:\n(.*)/ms;
-    %help = map { $_ => 1 } ($list // "") =~ /--([a-z0-9][a-z0-9-]+)/g;
+    # only what follows the option list counts, not the examples above it; a
+    # tool with commands has a list for each
+    my $top = `$exe --help </dev/null`;
+    my @commands = $top =~ /; commands: (.*)/ ? split(/, /, $1) : ();
+    my %help;
+    for my $text ($top, map { scalar `$exe $_ --help </dev/null` } @commands) {
+        my ($list) = $text =~ /^Options:\n(.*)/ms;
+        $help{$_} = 1 for ($list // "") =~ /--([a-z0-9][a-z0-9-]+)/g;
+    }
     my %man = map { $_ => 1 } slurp("man/$tool.1") =~ /^\.It (?:.*?)Fl -([a-z0-9-]+)/gm;
     my @wrong = ((map { "--$_ is not in man/$tool.1" } grep { !$man{$_} } sort keys %help),
                  (map { "--$_ is in man/$tool.1 only" } grep { !$help{$_} } sort keys %man));
