@@ -192,11 +192,7 @@ format: ## clang-format all sources
 	    kernels/*.[ch] cmd/*.[ch] tests/*/*.[ch])
 
 compdb: ## compile_commands.json for editors
-	@$(MAKE) -Bn V=1 all tests | perl -ne 'BEGIN { print "[" } \
-	    next unless / -c -o \S+ (\S+\.c)$$/; my $$f = $$1; chomp; \
-	    s/(["\\])/\\$$1/g; print $$n++ ? ",\n" : "\n"; \
-	    print qq({"directory":"$(CURDIR)","file":"$$f","command":"$$_"}); \
-	    END { print "\n]\n" }' > compile_commands.json
+	@$(MAKE) -Bn V=1 all tests | perl tests/tools/compdb.pl > compile_commands.json
 
 info: ## what is built, with what, for which machine
 	@echo "cag $(VERSION), git $(GIT_ID), mode $(MODE)"
