@@ -42,7 +42,7 @@ endif
 CORE_LIBS = -lzstd -lcrypto -lxxhash -lyaml -lpcre2-8 -lutf8proc -ljansson \
             -lm -pthread
 
-LIB_SRC  := $(wildcard libcore/*/*.c) $(filter-out %_cuda.c,$(wildcard kernels/*.c))
+LIB_SRC  := $(filter-out %_cuda.c,$(wildcard libcore/*/*.c kernels/*.c))
 LIB_OBJ  := $(LIB_SRC:%.c=$(B)/obj/%.o)
 CMD_ALL  := $(wildcard cmd/*.c)
 TOOLS    := $(patsubst cmd/%.c,%,$(wildcard cmd/cag-*.c))
