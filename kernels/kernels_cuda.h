@@ -18,9 +18,9 @@
  * cuk_alloc is reported but not kept.
  *
  * Memory.  dev_ pointers are device memory from cuk_alloc (256-aligned) or
- * inside it, 16-aligned unless said otherwise.  A struct kmat on the device
+ * inside it, 16-aligned.  A struct kmat on the device
  * is the struct of kernels.h with data in device memory: the whole tensor
- * as stored, 16-aligned; rows may be unaligned.
+ * as stored; d_in is a multiple of 8.
  *
  * Numbers.  Activations between kernels are f32, or, as operands of cuk_gemm,
  * of an operand type: KT_BF16 (default), KT_F16, KT_F32.  Accumulation is
@@ -168,10 +168,12 @@ struct cuk_row {
     int32_t reserved;
 };
 
-/* Shape of attention in one model. */
+/* Shape of attention in one model: d_head is a multiple of 8 up to
+ * CUK_D_HEAD_MAX, n_head / n_kv_head at most CUK_ATTN_ROWS. */
 struct cuk_shape {
-    int n_head, n_kv_head, d_head;   /* d_head: multiple of 8, at most 256 */
+    int n_head, n_kv_head, d_head;
 };
+#define CUK_ATTN_ROWS 64
 #define CUK_D_HEAD_MAX 256
 
 /* ---------------------------------------------------------- small operations */
@@ -236,6 +238,7 @@ int cuk_dequant(struct cuk_stream *s, void *dev_out, int out_type,
  * multiple of 256; at least one row) slice by slice.
  * ref on rounded operands: |diff| <= 1e-6 * sqrt(d_in) * sum |x * w|
  */
+int cuk_gemm_prepare(struct cuk_stream *s);   /* before it is captured */
 int cuk_gemm(struct cuk_stream *s, float *dev_y, size_t ldy, bool add,
              const void *dev_x, size_t ldx, int x_type, int n_tok,
              const struct kmat *w, void *dev_panel, size_t panel_bytes);
@@ -298,22 +301,23 @@ struct cuk_plan {
     struct cuk_item *item;    /* [cap_item]                                */
     int32_t         *state0;  /* [cap_row + 1]: first state of each token;
                                  state0[t + 1] - state0[t] states          */
-    int              cap_item, cap_row;
+    int              cap_item, cap_row, cap_state;
     int              n_item, n_state;       /* results                     */
 };
 
 /*
  * Distribute rows (adjacent rows of one timeline ascend; rows that share a
  * prefix adjoin) over items, so that a prefix is read once for all rows that
- * share it and about n_block blocks are busy: split_tile tiles each, 0:
- * chosen.  Empty rows get no item.  kv as uploaded, host copy.  False when
- * cap_item or cap_row is too small; cuk_plan_bound gives enough.
+ * share it and about n_block blocks are busy (twice the multiprocessors is a
+ * good number): split_tile tiles each, 0: chosen.  Empty rows get no item.
+ * kv: host copy of what is uploaded.  False when a capacity is too small;
+ * with split_tile 0 those of cuk_plan_bound are enough.
  */
 bool cuk_plan_make(struct cuk_plan *p, const struct cuk_shape *shape,
                    const struct cuk_row *row, int n_row,
                    const struct cuk_kv *kv, int n_block, int split_tile);
-/* Items and states that suffice for n_row rows with positions < max_tok. */
-void cuk_plan_bound(const struct cuk_shape *shape, int n_row, int max_tok,
+/* Capacities for any plan of n_row rows of at most n_run timelines. */
+void cuk_plan_bound(const struct cuk_shape *shape, int n_row, int n_run,
                     int n_block, int *cap_item, int *cap_state);
 
 /* Bytes of n_state states. */
