@@ -248,6 +248,59 @@ static void prefix_tiles(void **state)
     }
 }
 
+static cag_status full_chunk(void *ctx, int layer, int chunk, uint8_t *dst,
+                             cag_error *err)
+{
+    const struct fix *f = ctx;
+
+    (void)layer;
+    (void)err;
+    memset(dst, 0x7c, kvc_chunk_bytes(&f->shape, chunk));
+    return CAG_OK;
+}
+
+/* A file whose unused slots are not zero cannot put them into a session. */
+static void dirty_tail(void **state)
+{
+    struct world w;
+    cag_error err = CAG_ERROR_INIT;
+    struct backend_prefix *p = NULL;
+    cag_kvc *k = NULL;
+
+    (void)state;
+    world_open(&w, "f16");
+    struct kvc_desc d = fix_desc(&w.f);
+    char *path = file_join(w.dir, "full.kvc");
+    d.chunk = full_chunk;
+    assert_non_null(path);
+    assert_int_equal(kvc_write(path, &d, -1, w.pool, &err), CAG_OK);
+    assert_int_equal(cag_kvc_open(path, &k, &err), CAG_OK);
+    assert_int_equal(prefix_new(NULL, k, false, w.pool, &p, &err), CAG_OK);
+    struct kvcache *shared = make((struct prefix *)p, 2, 2, 40, KV_F16, 300);
+    struct kvcache *own = make(NULL, 2, 2, 40, KV_F16, 300);
+    assert_int_equal(kvcache_import(own, k, 150, w.pool, &err), CAG_OK);
+    for (int l = 0; l < 2; l++) {
+        assert_int_equal(kvcache_ready(shared, l, &err), CAG_OK);
+        for (int h = 0; h < 2; h++)
+            for (int t = 0; t < 64; t++)
+                for (int v = 0; v < 2; v++) {
+                    size_t at = 2 * (v ? v_at(40, t, 39) : k_at(40, t, 39));
+                    int want = t < 150 % 64 ? 0x7c : 0;
+                    assert_int_equal(kvcache_tile(shared, l, v, h, 2)[at],
+                                     want);
+                    assert_int_equal(kvcache_tile(own, l, v, h, 2)[at],
+                                     want);
+                }
+    }
+    kvcache_free(shared);
+    kvcache_free(own);
+    prefix_free(p);
+    cag_kvc_close(k);
+    unlink(path);
+    mem_free(path);
+    world_close(&w);
+}
+
 static void import_export(void **state)
 {
     static const char *const codecs[] = { "f16", "f16z" };
@@ -357,7 +410,7 @@ int main(void)
         cmocka_unit_test(clear_slots),   cmocka_unit_test(tiles),
         cmocka_unit_test(truncation),    cmocka_unit_test(prefix_tiles),
         cmocka_unit_test(import_export), cmocka_unit_test(mismatch),
-        cmocka_unit_test(damaged),
+        cmocka_unit_test(damaged),       cmocka_unit_test(dirty_tail),
     };
 
     return cmocka_run_group_tests_name("kvcache", tests, NULL, NULL);

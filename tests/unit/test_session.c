@@ -246,7 +246,9 @@ static void overflow(void **state)
     assert_non_null(want);
     for (int i = 0; i < d; i++)
         big[i] = 1e7f;
-    OK(cag_session_prefill(s, ids, 70, &logits, err));
+    /* short of the failing call: what it left behind lies in the same tile,
+     * where a weight of 0 times an infinity would show */
+    OK(cag_session_prefill(s, ids, 30, &logits, err));
     memcpy(want, logits, (size_t)n_vocab * sizeof *want);
     OK(cag_session_truncate(s, 20, err));
     l->attn_norm = big;
@@ -256,7 +258,7 @@ static void overflow(void **state)
             "f16");
     assert_int_equal(cag_session_n_tok(s), 20);
     l->attn_norm = norm;
-    OK(cag_session_prefill(s, ids + 20, 50, &logits, err));
+    OK(cag_session_prefill(s, ids + 20, 10, &logits, err));
     assert_memory_equal(logits, want, (size_t)n_vocab * sizeof *want);
     cag_session_free(s);
     cag_engine_free(e);
