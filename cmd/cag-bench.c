@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "cmd/opt.h"
+#include "cmd/places.h"
 #include "cmd/ui.h"
 
 /* ------------------------------------------------------------------ probe */
@@ -114,6 +115,7 @@ static int probe(int argc, char **argv)
     cag_probe_ids *lists = NULL;
     cag_model *m = NULL;
     cag_engine *e = NULL;
+    char *path = NULL;
     cag_status st;
 
     char **rest = opt_parse(&probe_usage, argc, argv, 0);
@@ -133,14 +135,18 @@ static int probe(int argc, char **argv)
                                             : CAG_PRECISION_DEFAULT,
                            o.kv == 1 };
     st = cag_probe_read(o.ids, &lists, &err);
+    cag_model_search search = { places_get()->hf_hub, places_get()->models };
     if (st == CAG_OK)
-        st = cag_model_open(o.model, CAG_MODEL_NO_TOKENIZER, &m, &err);
+        st = cag_model_find(o.model, &search, &path, &err);
+    if (st == CAG_OK)
+        st = cag_model_open(path, CAG_MODEL_NO_TOKENIZER, &m, &err);
     if (st == CAG_OK)
         st = cag_engine_new(m, &eo, &e, &err);
     if (st == CAG_OK)
         st = probe_lists(e, lists, &err);
     cag_engine_free(e);
     cag_model_close(m);
+    cag_free(path);
     cag_probe_free(lists);
     return ui_close_stdout(st != CAG_OK ? ui_error(&err) : UI_OK);
 }
