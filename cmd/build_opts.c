@@ -20,8 +20,8 @@ struct build_cli cli = { .reserve = -1 };
 
 
 const opt_spec build_specs[] = {
-    OPT_STR('m', "model", &cli.model, "M", NULL,
-            "GGUF file, model directory or hub id (or CAG_MODEL)"),
+    OPT_STR('m', "model", &cli.model, "M", "CAG_MODEL",
+            "GGUF file, model directory or hub id"),
     OPT_STR(0, "manifest", &cli.manifest, "FILE", NULL,
             "a build described in YAML: cag-manifest(5)"),
     OPT_STR('o', "output", &cli.output, "FILE", NULL, "the cache to write"),
@@ -52,7 +52,7 @@ const opt_spec build_specs[] = {
     OPT_STR(0, "refusal", &cli.refusal, "TEXT", NULL,
             "the answer when it is not in the knowledge"),
     OPT_STR(0, "title", &cli.title, "TEXT", NULL,
-            "name of the next source that is a pipe or '-'"),
+            "name of the source that is a pipe or '-'"),
     OPT_STR(0, "files0-from", &cli.files0, "F", NULL,
             "NUL-separated list of sources, '-' for stdin"),
     OPT_CHOICE(0, "front-matter", &cli.front, fronts, NULL,
@@ -168,6 +168,20 @@ int build_take_manifest(const cag_manifest *m)
     return UI_OK;
 }
 
+static void check_template_name(void)
+{
+    const char *names[64] = { NULL }, *near;
+
+    for (int i = 0; i < 63 && (names[i] = cag_template_name(i)) != NULL; i++)
+        if (!strcmp(names[i], cli.template_name))
+            return;
+    near = opt_did_you_mean(cli.template_name, names);
+    if (near)
+        opt_fail("unknown chat template '%s'; did you mean '%s'?",
+                 cli.template_name, near);
+    /* no near one: the library's message lists them all */
+}
+
 int build_fill(cag_build_opts *b)
 {
     cag_error err = CAG_ERROR_INIT;
@@ -209,6 +223,8 @@ int build_fill(cag_build_opts *b)
     if (cli.template_name && cli.template_file)
         opt_fail("--chat-template and --chat-template-file exclude each "
                  "other");
+    if (cli.template_name)
+        check_template_name();
     if (cli.system_file &&
         cag_read_text(cli.system_file, &b->system, &err) != CAG_OK)
         return ui_error(&err);

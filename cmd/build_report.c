@@ -3,6 +3,11 @@
  */
 #include "cmd/build_report.h"
 
+#include <limits.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cmd/places.h"
 #include "cmd/ui.h"
 
 static void json_sources(struct ui_json *j, const cag_build_report *r)
@@ -32,6 +37,7 @@ static void json_build(const char *path, const cag_build_report *r)
     ui_json_str(&j, "codec", r->codec);
     ui_json_int(&j, "tokens", r->n_tok);
     ui_json_int(&j, "tokens_kept", r->fresh ? r->n_tok : r->n_tok_kept);
+    ui_json_double(&j, "seconds_saved", r->saved_s);
     ui_json_int(&j, "ctx_size", r->n_ctx);
     ui_json_int(&j, "reserve", r->reserve);
     ui_json_uint(&j, "file_bytes", r->file_bytes);
@@ -47,19 +53,13 @@ static void json_build(const char *path, const cag_build_report *r)
 
 static void kept_line(const cag_build_report *r)
 {
-    int64_t computed = r->n_tok - r->n_tok_kept;
     char t[UI_TEXT];
 
-    if (!r->n_tok_kept)
-        return;
-    if (computed > 0)
-        ui_note("kept %lld tokens of the old cache, computed %lld: about %s "
-                "saved", (long long)r->n_tok_kept, (long long)computed,
-                ui_duration(t, r->prefill_s / (double)computed *
-                                   (double)r->n_tok_kept));
-    else
-        ui_note("kept all %lld tokens of the old cache, computed none",
-                (long long)r->n_tok_kept);
+    if (r->n_tok_kept)
+        ui_note("%lld tokens kept from the old cache, %lld computed; about "
+                "%s saved", (long long)r->n_tok_kept,
+                (long long)(r->n_tok - r->n_tok_kept),
+                ui_duration(t, r->saved_s));
 }
 
 void report_build(const char *path, const cag_build_report *r, bool json)
@@ -88,13 +88,14 @@ void report_build(const char *path, const cag_build_report *r, bool json)
             ui_duration(write, r->write_s));
 }
 
-static void json_plan(const cag_build_report *r)
+static void json_plan(const cag_build_report *r, uint64_t free_bytes)
 {
     struct ui_json j;
 
     ui_json_start(&j, stdout);
     ui_json_object(&j, NULL);
     ui_json_int(&j, "schema", 1);
+    ui_json_bool(&j, "fits", report_fits(r));
     ui_json_int(&j, "tokens", r->n_tok);
     ui_json_int(&j, "ctx_size", r->n_ctx);
     ui_json_int(&j, "reserve", r->reserve);
@@ -103,35 +104,99 @@ static void json_plan(const cag_build_report *r)
     ui_json_uint(&j, "kv_bytes", r->kv_raw_bytes);
     ui_json_uint(&j, "build_memory_bytes", r->build_bytes);
     ui_json_uint(&j, "ask_memory_bytes", r->ask_bytes);
+    ui_json_uint(&j, "free_memory_bytes", free_bytes);
+    ui_json_double(&j, "prefill_seconds_about", r->about_s);
     json_sources(&j, r);
+    ui_json_array(&j, "costly");
+    for (int i = 0; i < r->n_line; i++) {
+        const cag_build_line *l = &r->line[i];
+
+        ui_json_object(&j, NULL);
+        ui_json_str(&j, "source", r->source[l->source].name);
+        ui_json_int(&j, "line", l->line);
+        ui_json_int(&j, "lines", l->n_line);
+        ui_json_int(&j, "tokens", l->n_tok);
+        ui_json_str(&j, "kind", l->kind);
+        ui_json_end(&j);
+    }
     ui_json_end(&j);
+    ui_json_end(&j);
+}
+
+/* A path as it can be clicked on: from here, where it lies below. */
+static const char *from_here(const char *path)
+{
+    char here[PATH_MAX];
+    size_t n;
+
+    if (!getcwd(here, sizeof here))
+        return path;
+    n = strlen(here);
+    return n > 1 && !strncmp(path, here, n) && path[n] == '/' ? path + n + 1
+                                                              : path;
+}
+
+static void costly_lines(FILE *to, const cag_build_report *r)
+{
+    for (int i = 0; i < r->n_line; i++) {
+        const cag_build_line *l = &r->line[i];
+        const cag_build_source *s = &r->source[l->source];
+
+        fprintf(to, "%8lld tokens  %s:%lld: %s", (long long)l->n_tok,
+                ui_clean(strcmp(s->path, "-") ? from_here(s->path)
+                                              : s->name),
+                (long long)l->line, l->kind);
+        if (l->n_line > 1)
+            fprintf(to, ", %lld lines", (long long)l->n_line);
+        putc('\n', to);
+    }
+}
+
+void report_table(FILE *to, const cag_build_report *r)
+{
+    int64_t sum = 0, room = r->n_ctx - r->reserve - r->n_tok;
+
+    for (int i = 0; i < r->n_source; i++) {
+        fprintf(to, "%8lld tokens  %s\n", (long long)r->source[i].n_tok,
+                ui_clean(r->source[i].name));
+        sum += r->source[i].n_tok;
+    }
+    fprintf(to, "%8lld tokens  instructions and template\n",
+            (long long)(r->n_tok - sum));
+    fprintf(to, "%8lld tokens  in all, of %lld; %lld kept free, %lld %s\n",
+            (long long)r->n_tok, (long long)r->n_ctx, (long long)r->reserve,
+            (long long)(room < 0 ? -room : room),
+            room < 0 ? "too many" : "left over");
+}
+
+bool report_fits(const cag_build_report *r)
+{
+    return r->n_tok + r->reserve <= r->n_ctx;
 }
 
 void report_plan(const cag_build_report *r, bool json)
 {
-    char a[UI_TEXT], b[UI_TEXT], c[UI_TEXT];
-    int64_t sum = 0;
+    uint64_t free_bytes = places_free_memory();
+    char a[UI_TEXT], b[UI_TEXT], c[UI_TEXT], d[UI_TEXT], e[UI_TEXT];
 
-    if (!r->n_source)
+    if (!r->n_source || !r->n_ctx)
         return;            /* failed before anything was counted */
     if (json) {
-        json_plan(r);
+        json_plan(r, free_bytes);
         return;
     }
-    for (int i = 0; i < r->n_source; i++) {
-        printf("%8lld tokens  %s\n", (long long)r->source[i].n_tok,
-               ui_clean(r->source[i].name));
-        sum += r->source[i].n_tok;
-    }
-    printf("%8lld tokens  instructions and template\n",
-           (long long)(r->n_tok - sum));
-    printf("%8lld tokens  in all, of %lld; %lld kept free, %lld left over\n",
-           (long long)r->n_tok, (long long)r->n_ctx, (long long)r->reserve,
-           (long long)(r->n_ctx - r->reserve - r->n_tok));
+    report_table(stdout, r);
     if (r->file_bytes)
         printf("file at most %s (%s); memory to build about %s, to ask about "
-               "%s\n", ui_size(a, r->file_bytes), r->codec,
-               ui_size(b, r->build_bytes), ui_size(c, r->ask_bytes));
+               "%s, free now %s; about %s to read it\n",
+               ui_size(a, r->file_bytes), r->codec,
+               ui_size(b, r->build_bytes), ui_size(c, r->ask_bytes),
+               free_bytes ? ui_size(d, free_bytes) : "unknown",
+               ui_duration(e, r->about_s));
+    if (r->n_line) {
+        printf("what costs much and says little:\n");
+        costly_lines(stdout, r);
+    }
 }
 
 static void json_check(const char *path, const char *state,
@@ -161,6 +226,7 @@ static void json_check(const char *path, const char *state,
 int report_check(const char *path, const cag_places *places,
                  bool verify_full, bool json)
 {
+    cag_hooks hooks = places_hooks();
     cag_check_report r = { 0 };
     cag_error err = CAG_ERROR_INIT;
     cag_kvc *k = NULL;
@@ -168,7 +234,7 @@ int report_check(const char *path, const cag_places *places,
     int status;
 
     if (!st)
-        st = cag_check(k, places, verify_full, &r, &err);
+        st = cag_check(k, places, &hooks, verify_full, &r, &err);
     if (json && k)
         json_check(path, !st ? "fresh" : st == CAG_E_STALE ? "stale"
                          : st == CAG_E_MISSING ? "unseen" : "unusable", &r);

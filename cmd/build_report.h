@@ -4,12 +4,18 @@
 #ifndef CMD_BUILD_REPORT_H
 #define CMD_BUILD_REPORT_H
 
+#include <stdio.h>
+
 #include <cag/pipeline.h>
 
 /* The summary of a build, on stderr; as JSON on stdout. */
 void report_build(const char *path, const cag_build_report *r, bool json);
-/* A dry run's table, or that of a text that does not fit: on stdout. */
+/* What a dry run found, on stdout. */
 void report_plan(const cag_build_report *r, bool json);
+/* Do the sources leave room for question and answer? */
+bool report_fits(const cag_build_report *r);
+/* Tokens by source. */
+void report_table(FILE *to, const cag_build_report *r);
 /* Check one cache and report; returns the exit status. */
 int  report_check(const char *path, const cag_places *places,
                   bool verify_full, bool json);

@@ -29,6 +29,18 @@ static const opt_usage usage = {
     "read texts once and keep what the model made of them", examples, build_specs
 };
 
+/* A text that does not fit: where the tokens are.  The table is talk, so it
+ * goes to standard error. */
+static void report_excess(const cag_build_report *r, bool json)
+{
+    if (r->n_source && r->n_ctx && !report_fits(r)) {
+        if (json)
+            report_plan(r, true);
+        else if (!ui.quiet)
+            report_table(stderr, r);
+    }
+}
+
 static int build(cag_build_opts *b, char **operand, const cag_manifest *m)
 {
     struct operands list = { NULL, 0, NULL };
@@ -49,14 +61,14 @@ static int build(cag_build_opts *b, char **operand, const cag_manifest *m)
         opt_fail("-o must be a file: a cache is mapped, not streamed");
     b->source = m ? m->source : list.spec;
     b->n_source = m ? m->n_source : list.n;
-    ui_catch(true);
     st = cli.dry_run ? cag_build_plan(b, &r, &err) : cag_build(b, &r, &err);
-    ui_catch(false);
     ui_progress_end();
-    if (cli.dry_run || st == CAG_E_LIMIT)
+    if (cli.dry_run)
         report_plan(&r, cli.json);
     else if (!st)
         report_build(cli.output, &r, cli.json);
+    else
+        report_excess(&r, cli.json);
     status = st ? ui_error(&err) : UI_OK;
     cag_build_report_release(&r);
     operands_release(&list);
@@ -65,24 +77,26 @@ static int build(cag_build_opts *b, char **operand, const cag_manifest *m)
 
 static int refresh(cag_build_opts *b, char **file)
 {
+    const char *from = opt_origin(&cli.model);
     int status = UI_OK;
 
+    /* what the cache records comes before the environment */
+    if (from && !strncmp(from, "environment", 11))
+        b->model = NULL;
     for (; *file; file++) {
         cag_build_report r;
         cag_error err = CAG_ERROR_INIT;
         cag_status st;
 
-        ui_catch(true);
         st = cag_refresh(*file, b, &r, &err);
-        ui_catch(false);
         ui_progress_end();
-        if (st)
+        if (st) {
+            report_excess(&r, cli.json);
             status = ui_error(&err);
-        else
+        } else {
             report_build(*file, &r, cli.json);
+        }
         cag_build_report_release(&r);
-        if (st == CAG_E_CANCELLED)
-            break;
     }
     return status;
 }
@@ -101,19 +115,57 @@ static int check(char **file)
     return status;
 }
 
+static void report_recode(const char *in)
+{
+    char a[UI_TEXT], b[UI_TEXT];
+    cag_kvc *k = NULL, *l = NULL;
+    struct ui_json j;
+
+    if (cag_kvc_open(in, &k, NULL) || cag_kvc_open(cli.output, &l, NULL)) {
+        cag_kvc_close(k);
+        return;
+    }
+    const cag_kvc_info *x = cag_kvc_get_info(k), *y = cag_kvc_get_info(l);
+    ui_note("%s: %s, %s; %s was %s, %s", cli.output, y->codec,
+            ui_size(a, y->size_bytes), in, x->codec,
+            ui_size(b, x->size_bytes));
+    if (cli.json) {
+        ui_json_start(&j, stdout);
+        ui_json_object(&j, NULL);
+        ui_json_int(&j, "schema", 1);
+        ui_json_str(&j, "file", cli.output);
+        ui_json_str(&j, "codec", y->codec);
+        ui_json_uint(&j, "file_bytes", y->size_bytes);
+        ui_json_str(&j, "content_id", y->content_id);
+        ui_json_end(&j);
+    }
+    cag_kvc_close(k);
+    cag_kvc_close(l);
+}
+
 static int recode(char **file)
 {
+    static const char *const codecs[] = { "f16z", "f16", NULL };
     cag_error err = CAG_ERROR_INIT;
+    const char *near;
     int mode = -1;
 
     if (!cli.output || !file[0] || file[1])
         opt_fail("--recode takes one cache and -o OUT.kvc");
+    if (strcmp(cli.recode, codecs[0]) && strcmp(cli.recode, codecs[1])) {
+        near = opt_did_you_mean(cli.recode, codecs);
+        opt_fail("--recode converts to f16z or f16, not to '%s'%s%s%s",
+                 cli.recode, near ? "; did you mean '" : "", near ? near : "",
+                 near ? "'?" : "");
+    }
     if (cli.mode && !operand_mode(cli.mode, &mode))
         opt_fail("--mode is '%s', expected an octal number up to 0777",
                  cli.mode);
     if (cag_kvc_recode(file[0], cli.recode, cli.output, mode, cli.n_thread,
-                       &err))
+                       cli.lock_timeout, &err))
         return ui_error(&err);
+    if (cli.json || !ui.quiet)
+        report_recode(file[0]);
     return UI_OK;
 }
 

@@ -13,8 +13,9 @@
 
 static const char *state(const cag_kvc *k, const cag_places *places)
 {
+    cag_hooks hooks = places_hooks();
     cag_check_report r;
-    cag_status st = cag_check(k, places, false, &r, NULL);
+    cag_status st = cag_check(k, places, &hooks, false, &r, NULL);
 
     cag_check_report_release(&r);
     return !st ? "fresh" : st == CAG_E_STALE ? "stale"

@@ -6,12 +6,13 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #include "cmd/opt.h"
 #include "cmd/ui.h"
 
-static bool add(struct operands *o, const char *path, const char *title)
+static bool add(struct operands *o, const char *path)
 {
     cag_source_spec *v = realloc(o->spec, (size_t)(o->n + 1) * sizeof *v);
 
@@ -21,12 +22,37 @@ static bool add(struct operands *o, const char *path, const char *title)
     v += o->n++;
     memset(v, 0, sizeof *v);
     v->path = path;
-    v->title = title;
     return true;
 }
 
-static int read_list(struct operands *o, const char *files0,
-                     const char *title)
+/* A source without a name of its own: '-', a pipe, a device. */
+static bool is_nameless(const char *path)
+{
+    struct stat sb;
+
+    return !strcmp(path, "-") ||
+           (stat(path, &sb) == 0 && !S_ISREG(sb.st_mode) &&
+            !S_ISDIR(sb.st_mode));
+}
+
+/* The title is for the one nameless source, or for the only one. */
+static void set_title(struct operands *o, const char *title)
+{
+    cag_source_spec *only = o->n == 1 ? &o->spec[0] : NULL;
+    int n = 0;
+
+    for (int i = 0; i < o->n; i++)
+        if (is_nameless(o->spec[i].path)) {
+            only = &o->spec[i];
+            n++;
+        }
+    if (!only || n > 1)
+        opt_fail("--title names one source, and here it could be any of %d; "
+                 "a manifest gives each its title", n ? n : o->n);
+    only->title = title;
+}
+
+static int read_list(struct operands *o, const char *files0)
 {
     cag_error err = CAG_ERROR_INIT;
     size_t n;
@@ -37,7 +63,7 @@ static int read_list(struct operands *o, const char *files0,
         if (!o->list[i])
             return ui_fail(CAG_E_FORMAT, files0, "an empty name in the list; "
                            "names are separated by one NUL byte");
-        if (!add(o, o->list + i, title))
+        if (!add(o, o->list + i))
             return ui_fail(CAG_E_NOMEM, NULL, "out of memory");
     }
     return UI_OK;
@@ -52,13 +78,15 @@ int operands_read(char **word, const char *files0, const char *title,
     for (; *word && !status; word++) {
         if (!**word)
             opt_fail("an empty word where a source is expected");
-        if (!add(out, *word, title))
+        if (!add(out, *word))
             status = ui_fail(CAG_E_NOMEM, NULL, "out of memory");
     }
     if (!status && files0)
-        status = read_list(out, files0, title);
+        status = read_list(out, files0);
     if (status)
         operands_release(out);
+    else if (title && out->n)
+        set_title(out, title);
     return status;
 }
 

@@ -95,25 +95,59 @@ int64_t places_epoch(void)
     return n;
 }
 
+/* The number behind name in a file of /proc or /sys; false if there is none. */
+static bool number_in(const char *file, const char *name, uint64_t *out)
+{
+    FILE *f = fopen(file, "re");
+    char line[256];
+    bool found = false;
+
+    while (f && !found && fgets(line, sizeof line, f))
+        if (!strncmp(line, name, strlen(name))) {
+            char *end, *s = line + strlen(name);
+
+            errno = 0;
+            *out = strtoull(s, &end, 10);
+            found = !errno && end != s;
+        }
+    if (f)
+        fclose(f);
+    return found;
+}
+
+uint64_t places_free_memory(void)
+{
+    uint64_t kib, limit, used;
+    uint64_t n = number_in("/proc/meminfo", "MemAvailable:", &kib)
+                     ? kib << 10 : 0;
+
+    if (number_in("/sys/fs/cgroup/memory.max", "", &limit) &&
+        number_in("/sys/fs/cgroup/memory.current", "", &used) &&
+        limit >= used && (!n || limit - used < n))
+        n = limit - used;
+    return n;
+}
+
 static void on_note(void *ctx, cag_note kind, const char *line)
 {
     (void)ctx;
     ui_progress_end();
     if (kind == CAG_NOTE_WARN)
-        ui_warn("%s", ui_clean(line));
+        ui_warn("%s", line);
+    else if (kind == CAG_NOTE_WAIT)
+        ui_note("%s", line);
     else
-        ui_verbose(kind == CAG_NOTE_INFO ? 1 : 2, "%s", ui_clean(line));
+        ui_verbose(kind == CAG_NOTE_INFO ? 1 : 2, "%s", line);
 }
 
-/* The library's progress names its unit in `what`. */
+/* What is read by a model is counted in tokens, what is written or checked
+ * in bytes. */
 static bool on_progress(void *ctx, const char *what, uint64_t done,
                         uint64_t total)
 {
-    static char unit[32];
-
     (void)ctx;
-    snprintf(unit, sizeof unit, "%s", what);
-    return ui_progress(unit, what, done, total);
+    return ui_progress(strcmp(what, "prefill") ? ui_bytes : ui_tokens, what,
+                       done, total);
 }
 
 cag_hooks places_hooks(void)

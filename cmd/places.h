@@ -12,6 +12,9 @@ const cag_places *places_get(void);
 /* SOURCE_DATE_EPOCH if set (else -1), and the clock. */
 int64_t places_epoch(void);
 int64_t places_now(void);
+/* Memory a program may still take: what the machine has available, or what
+ * the control group leaves; 0 = unknown. */
+uint64_t places_free_memory(void);
 /* The callbacks of a job: warnings, notes and progress go to ui. */
 cag_hooks places_hooks(void);
 

@@ -14,6 +14,7 @@ int ui_format(char *out, size_t size, const char *fmt, ...)
 bool ui_stderr_is_smart(void);     /* a terminal, and not a dumb one         */
 void ui_start_signals(void);
 void ui_end_by_signal(void);       /* returns only if none was caught        */
-void ui_report_progress(void);     /* one line; async-signal-safe            */
+void ui_report_progress(void);
+void ui_clear_progress(void);         /* async-signal-safe, as the above */     /* one line; async-signal-safe            */
 
 #endif

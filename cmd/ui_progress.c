@@ -153,6 +153,14 @@ static size_t put_num(char *out, size_t n, size_t cap, uint64_t v)
     return put_str(out, n, cap, digits + k);
 }
 
+void ui_clear_progress(void)
+{
+    static const char clear[] = "\r\033[K";
+
+    if (drawn)
+        (void)!write(2, clear, sizeof clear - 1);
+}
+
 void ui_report_progress(void)
 {
     char line[256];

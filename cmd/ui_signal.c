@@ -23,6 +23,7 @@ static void die(int sig)
     sigset_t set;
 
     cag_emergency_cleanup();
+    ui_clear_progress();
     signal(sig, SIG_DFL);
     sigemptyset(&set);
     sigaddset(&set, sig);

@@ -97,10 +97,10 @@ CAG_API cag_status cag_kvc_verify(cag_kvc *k, int n_thread,
                                   cag_error *err);
 
 /* Convert between f16z and f16 without model or prefill; same content id.
- * CAG_E_UNSUPPORTED for any other pair. */
+ * CAG_E_UNSUPPORTED for any other pair, CAG_E_LOCKED while out is built. */
 CAG_API cag_status cag_kvc_recode(const char *in, const char *codec,
                                   const char *out, int mode, int n_thread,
-                                  cag_error *err);
+                                  double lock_timeout_s, cag_error *err);
 
 /* What a foreign file is ("a GGUF model", "a llama.cpp session file"), by its
  * magic; NULL if unknown.  For messages. */

@@ -24,7 +24,12 @@ typedef struct cag_places {
 } cag_places;
 
 /* A remark that is no error, one line without newline. */
-typedef enum cag_note { CAG_NOTE_WARN, CAG_NOTE_INFO, CAG_NOTE_DETAIL } cag_note;
+typedef enum cag_note {
+    CAG_NOTE_WARN,
+    CAG_NOTE_INFO,     /* for who asked for more     */
+    CAG_NOTE_DETAIL,   /* for who asked twice        */
+    CAG_NOTE_WAIT      /* why nothing happens for now */
+} cag_note;
 typedef void (*cag_note_fn)(void *ctx, cag_note kind, const char *line);
 
 /* Callbacks of a job; all may be NULL. */
@@ -75,6 +80,8 @@ typedef struct cag_build_opts {
     cag_hooks   hooks;
 } cag_build_opts;
 CAG_API void cag_build_opts_init(cag_build_opts *o);
+/* Names of the built-in chat templates, i from 0; NULL at the end. */
+CAG_API const char *cag_template_name(int i);
 
 typedef struct cag_build_source {
     char    *name, *path;
@@ -82,16 +89,28 @@ typedef struct cag_build_source {
     int64_t  n_tok;
 } cag_build_source;
 
+/* A place in a source that costs tokens and says little to a model. */
+typedef struct cag_build_line {
+    int         source;        /* index                                     */
+    int64_t     line, n_line;  /* in the source's text, from 1              */
+    int64_t     n_tok;
+    const char *kind;          /* "data: URI", "links" ...; static          */
+} cag_build_line;
+
 typedef struct cag_build_report {
     bool     fresh;            /* nothing had to be done                    */
     cag_build_source *source;  /* [n_source] heap                           */
     int      n_source;
+    cag_build_line *line;      /* [n_line] heap, dry run: costliest first   */
+    int      n_line;
     int64_t  n_tok;            /* prefix                                    */
     int64_t  n_tok_kept;       /* taken from the old file                   */
     int64_t  n_ctx, reserve;
     uint64_t file_bytes, kv_raw_bytes, kv_stored_bytes;
     uint64_t build_bytes;      /* memory a build needs at most (estimate)   */
     uint64_t ask_bytes;        /* private memory a question needs           */
+    double   about_s;          /* dry run: the prefill here, estimated      */
+    double   saved_s;          /* the prefill of what was kept, estimated   */
     double   tokenize_s, prefill_s, write_s, total_s;
     char     content_id[65];
     char     codec[8];
@@ -126,11 +145,11 @@ CAG_API void cag_check_report_release(cag_check_report *r);
  * Compare a cache with its sources and, where found, its model on disk.
  * CAG_OK fresh, CAG_E_STALE with reasons, CAG_E_MISSING if nothing differs
  * but something could not be seen; other errors when the cache itself is
- * unusable.
+ * unusable.  places and hooks may be NULL.
  */
 CAG_API cag_status cag_check(const cag_kvc *k, const cag_places *places,
-                             bool verify_full, cag_check_report *r,
-                             cag_error *err);
+                             const cag_hooks *hooks, bool verify_full,
+                             cag_check_report *r, cag_error *err);
 /*
  * Rebuild a cache from what it records.  o gives engine options, places,
  * hooks, force, keep_mtime, lock and so on; its sources, prompt and output

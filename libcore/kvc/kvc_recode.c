@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "kvc/kvc_impl.h"
+#include "util/file.h"
 #include "util/mem.h"
 
 struct recode {
@@ -156,8 +157,10 @@ static cag_status write_out(struct recode *r, const char *codec,
 }
 
 cag_status cag_kvc_recode(const char *in, const char *codec, const char *out,
-                          int mode, int n_thread, cag_error *err)
+                          int mode, int n_thread, double lock_timeout_s,
+                          cag_error *err)
 {
+    struct file_lock lock = { -1 };
     struct recode r = { .in = NULL };
     cag_kvc      *k = NULL;
     int           to = kvc_codec_find(codec);
@@ -173,12 +176,17 @@ cag_status cag_kvc_recode(const char *in, const char *codec, const char *out,
                       "is exact", k->info.codec, codec ? codec : "(none)");
         goto out;
     }
-    st = prepare(&r, in, out, err);
+    st = file_can_create(out, err);
+    if (!st)
+        st = file_lock(&lock, out, lock_timeout_s, err);
+    if (!st)
+        st = prepare(&r, in, out, err);
     if (!st)
         st = pool_new(&r.pool, n_thread, err);
     if (!st)
         st = write_out(&r, codec, out, mode, err);
 out:
+    file_unlock(&lock);
     pool_free(r.pool);
     jv_free(r.meta);
     jv_free(r.srcs);

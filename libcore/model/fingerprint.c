@@ -2,7 +2,7 @@
  * fingerprint.c - digests of model files, computed once.
  *
  * Hashing a model takes seconds and its files hardly ever change, so the
- * digest of a large file is remembered with what stat said about it.  The
+ * digest of such a file is remembered with what stat said about it.  The
  * memory is one small file:
  *
  *   header, 32 bytes   "CAGFPRT\n" u32 version u32 record size, zeros
@@ -36,7 +36,7 @@
 #include "util/rd.h"
 
 #define REMEMBER_BYTES ((uint64_t)16 << 20)
-#define ANNOUNCE_BYTES ((uint64_t)512 << 20)
+#define ANNOUNCE_NS    INT64_C(1000000000)
 #define YOUNG_NS       INT64_C(2000000000)
 #define LOCK_S         5.0
 #define FILE_NAME      "fingerprints"
@@ -226,9 +226,21 @@ static bool is_young(const struct file_id *id)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec - last < YOUNG_NS;
 }
 
+static int64_t monotonic_ns(void)
+{
+    struct timespec t;
+
+    if (clock_gettime(CLOCK_MONOTONIC, &t) != 0)
+        return 0;
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
 static cag_status hash_fd(int fd, const char *path, const struct file_id *id,
+                          const struct fingerprint_memory *mem,
                           uint8_t out[SHA256_SIZE], cag_error *err)
 {
+    int64_t quiet_until = monotonic_ns() + ANNOUNCE_NS;
+    bool announced = !mem || !mem->announce;
     struct sha256 h = { NULL };
     struct file_id after;
     struct stat s;
@@ -251,6 +263,10 @@ static cag_status hash_fd(int fd, const char *path, const struct file_id *id,
         }
         sha256_update(&h, chunk, (size_t)n);
         total += (uint64_t)n;
+        if (!announced && monotonic_ns() > quiet_until) {
+            mem->announce(mem->ctx, path, id->size_bytes);
+            announced = true;
+        }
     }
     if (fstat(fd, &s) != 0) {
         st = cag_fail_sys(err, CAG_E_IO, errno, path, "cannot stat");
@@ -289,7 +305,8 @@ static cag_status fingerprint_id(const char *path,
         goto out;
     }
     id_of(&s, id);
-    large = mem && id->size_bytes > REMEMBER_BYTES;
+    large = mem && id->size_bytes > (mem->min_bytes ? mem->min_bytes
+                                                    : REMEMBER_BYTES);
     young = is_young(id);
     if (large && !mem->ignore && !young &&
         (recall(mem->dir, id, digest) || recall(mem->dir_ro, id, digest))) {
@@ -297,9 +314,7 @@ static cag_status fingerprint_id(const char *path,
         st = CAG_OK;
         goto out;
     }
-    if (mem && mem->announce && id->size_bytes > ANNOUNCE_BYTES)
-        mem->announce(mem->ctx, path, id->size_bytes);
-    st = hash_fd(fd, path, id, digest, err);
+    st = hash_fd(fd, path, id, mem, digest, err);
     if (st)
         goto out;
     memcpy(out, digest, SHA256_SIZE);
@@ -370,10 +385,15 @@ cag_status fingerprint_model(const cag_model *m,
                              const struct fingerprint_memory *mem,
                              struct model_fingerprint *out, cag_error *err)
 {
+    struct fingerprint_memory own = { NULL };
     struct model_fingerprint got;
     struct sha256 h = { NULL };
     cag_status st;
     size_t i;
+
+    if (mem)
+        own = *mem;
+    own.min_bytes = FINGERPRINT_MODEL_BYTES;
 
     if (!m->gguf && !m->st)
         return cag_fail(err, CAG_E_MISSING, m->info.path, -1,
@@ -384,10 +404,11 @@ cag_status fingerprint_model(const cag_model *m,
     if (st)
         return st;
     if (m->gguf)
-        st = add_file(&h, gguf_path(m->gguf), gguf_file_id(m->gguf), mem,
+        st = add_file(&h, gguf_path(m->gguf), gguf_file_id(m->gguf), &own,
                       err);
     for (i = 0; m->st && !st && i < st_n_file(m->st); i++)
-        st = add_file(&h, st_file(m->st, i), st_file_id(m->st, i), mem, err);
+        st = add_file(&h, st_file(m->st, i), st_file_id(m->st, i), &own,
+                      err);
     if (!st) {
         sha256_final(&h, got.weights);
         *out = got;

@@ -14,6 +14,8 @@
 #include "pipeline/build_job.h"
 #include "pipeline/depfile.h"
 #include "pipeline/notes.h"
+#include "pipeline/plan.h"
+#include "tokenizer/chat.h"
 #include "tokenizer/tokenizer.h"
 #include "util/file.h"
 #include "util/mem.h"
@@ -26,6 +28,11 @@ void cag_build_opts_init(cag_build_opts *o)
     o->mode = -1;
 }
 
+const char *cag_template_name(int i)
+{
+    return chat_builtin_name(i);
+}
+
 void cag_build_report_release(cag_build_report *r)
 {
     for (int i = 0; i < r->n_source; i++) {
@@ -33,6 +40,7 @@ void cag_build_report_release(cag_build_report *r)
         mem_free(r->source[i].path);
     }
     mem_free(r->source);
+    mem_free(r->line);
     mem_free(r->model_path);
     memset(r, 0, sizeof *r);
 }
@@ -41,14 +49,25 @@ cag_status cag_build_plan(const cag_build_opts *o, cag_build_report *r,
                           cag_error *err)
 {
     struct build_job j;
+    double rate = 0;
     cag_status st;
 
-    memset(r, 0, sizeof *r);
-    st = build_job_prepare(&j, o, r, false, err);
+    st = build_job_begin(&j, o, r, err);
+    if (!st)
+        st = build_job_prepare(&j, false, err);
     if (!st) {
         struct kvc_desc d = { .shape = j.shape, .codec = j.codec };
 
         r->file_bytes = kvc_size_bound(&d);
+        st = plan_rate(o->engine.n_thread, &rate, err);
+    }
+    if (!st) {
+        r->about_s = plan_work(&j.model->config, 0, r->n_tok) / rate;
+        st = plan_lines(&j, err);
+    } else if (st == CAG_E_LIMIT) {
+        cag_error none = CAG_ERROR_INIT;
+
+        plan_lines(&j, &none);     /* that it does not fit is the answer */
     }
     build_job_release(&j);
     return st;
@@ -103,11 +122,28 @@ static cag_status give_chunk(void *ctx, int layer, int chunk, uint8_t *dst,
     return session_export_chunk(c->session, c->shape, layer, chunk, dst, err);
 }
 
+/* Seconds that keeping tokens saved: what they would have taken at the speed
+ * of the others, or of this machine where the others were too few. */
+static double saved(const struct build_job *j, int64_t keep, double import_s,
+                    double compute_s)
+{
+    const struct model_config *c = &j->model->config;
+    int64_t n = (int64_t)j->ids.n;
+    double rate = 0, s;
+
+    if (n - keep >= 256 && compute_s > 0)
+        rate = plan_work(c, keep, n) / compute_s;
+    else if (plan_rate(j->o->engine.n_thread, &rate, NULL))
+        return 0;
+    s = plan_work(c, 0, keep) / rate - import_s;
+    return s > 0 ? s : 0;
+}
+
 /* The prefill: what the old cache has is imported, the rest computed. */
 static cag_status compute(struct build_job *j, cag_engine *e, cag_session *s,
                           int64_t keep, cag_error *err)
 {
-    double start = now_s();
+    double start = now_s(), computing;
     cag_error why = CAG_ERROR_INIT;
     cag_status st = CAG_OK;
 
@@ -119,6 +155,7 @@ static cag_status compute(struct build_job *j, cag_engine *e, cag_session *s,
              j->o->output, why.msg);
         keep = 0;
     }
+    computing = now_s();
     j->r->n_tok_kept = keep;
     if (j->o->hooks.progress)
         cag_engine_set_progress(e, j->o->hooks.progress, j->o->hooks.ctx);
@@ -126,6 +163,8 @@ static cag_status compute(struct build_job *j, cag_engine *e, cag_session *s,
         st = cag_session_prefill(s, j->ids.id + keep,
                                  (int)(j->ids.n - (size_t)keep), NULL, err);
     j->r->prefill_s = now_s() - start;
+    if (!st && keep)
+        j->r->saved_s = saved(j, keep, computing - start, now_s() - computing);
     return st;
 }
 
@@ -236,11 +275,11 @@ cag_status cag_build(const cag_build_opts *o, cag_build_report *r,
     struct build_job j;
     cag_status st;
 
-    memset(r, 0, sizeof *r);
-    st = file_lock(&lock, o->output, o->lock_timeout_s, err);
-    if (st)
-        return st;
-    st = build_job_prepare(&j, o, r, true, err);
+    st = build_job_begin(&j, o, r, err);
+    if (!st)
+        st = file_lock(&lock, o->output, o->lock_timeout_s, err);
+    if (!st)
+        st = build_job_prepare(&j, true, err);
     if (!st)
         st = make(&j, err);
     if (!st)

@@ -37,9 +37,6 @@ static cag_status open_old(struct build_job *j, cag_error *err)
 
     if (!j->o->output || !file_exists(j->o->output))
         return CAG_OK;
-    if (file_is_dir(j->o->output))
-        return cag_fail(err, CAG_E_CREATE, j->o->output, -1,
-                        "the output is a directory");
     if (cag_kvc_open(j->o->output, &j->old, &why) == CAG_E_NOMEM)
         return cag_error_copy(err, &why);
     if (!j->old)
@@ -100,16 +97,11 @@ static bool old_has_model(const struct build_job *j)
                                                       "model"), "files"));
 }
 
-static cag_status find_model(struct build_job *j, bool with_weights,
-                             cag_error *err)
+static cag_status find_model(struct build_job *j, cag_error *err)
 {
     const cag_places *p = &j->o->places;
     cag_model_search search = { p->hf_hub, p->models };
-    struct fingerprint_memory mem = { .dir = p->cache_dir,
-                                      .dir_ro = p->cache_dir_ro,
-                                      .ignore = j->o->verify_full };
     const char *spec = j->o->model ? j->o->model : p->model;
-    unsigned flags = with_weights ? 0 : CAG_MODEL_NO_WEIGHTS;
     cag_status st;
 
     if (!spec)
@@ -122,7 +114,23 @@ static cag_status find_model(struct build_job *j, bool with_weights,
     j->hub = file_exists(spec) || strchr(spec, '/') == NULL ||
                      strcmp(spec, j->model_path) == 0
                  ? NULL : spec;
-    st = locate_model_files(j->model_path, &mem, &j->files, err);
+    return CAG_OK;
+}
+
+static cag_status open_model(struct build_job *j, bool with_weights,
+                             cag_error *err)
+{
+    const cag_places *p = &j->o->places;
+    cag_hooks hooks = j->o->hooks;
+    struct fingerprint_memory mem = { .dir = p->cache_dir,
+                                      .dir_ro = p->cache_dir_ro,
+                                      .ignore = j->o->verify_full,
+                                      .announce = notes_hashing,
+                                      .ctx = &hooks };
+    unsigned flags = with_weights ? 0 : CAG_MODEL_NO_WEIGHTS;
+    cag_status st = locate_model_files(j->model_path, &mem, &j->files,
+                                       err);
+
     if (st)
         return st;
     /* an unchanged model's tokenizer is in the old cache, compiled */
@@ -140,15 +148,27 @@ static cag_status find_model(struct build_job *j, bool with_weights,
     return fingerprint_model(j->model, &mem, &j->print, err);
 }
 
+static cag_status unknown_template(const char *name, cag_error *err)
+{
+    char list[512];
+    size_t n = 0;
+    const char *s;
+
+    list[0] = 0;
+    for (int i = 0; (s = cag_template_name(i)) != NULL && n < sizeof list; i++)
+        n += (size_t)snprintf(list + n, sizeof list - n, "%s%s",
+                              i ? ", " : "", s);
+    return cag_fail(err, CAG_E_USAGE, NULL, -1, "unknown chat template '%s'; "
+                    "there are %s", name, list);
+}
+
 static cag_status choose_template(struct build_job *j, cag_error *err)
 {
     j->template_text = j->o->chat_template_text;
     if (!j->template_text && j->o->chat_template) {
         j->template_text = chat_builtin(j->o->chat_template);
         if (!j->template_text)
-            return cag_fail(err, CAG_E_USAGE, NULL, -1,
-                            "unknown chat template '%s'; cag-build --help "
-                            "lists them", j->o->chat_template);
+            return unknown_template(j->o->chat_template, err);
     }
     if (!j->template_text)
         j->template_text = cag_model_get_template(j->model);
@@ -232,10 +252,9 @@ static cag_status add_up(struct build_job *j, cag_error *err)
     return CAG_OK;
 }
 
-static cag_status check_fit(struct build_job *j, cag_error *err)
+static cag_status choose_context(struct build_job *j, cag_error *err)
 {
     const cag_model_info *m = cag_model_get_info(j->model);
-    cag_build_report *r = j->r;
 
     j->n_ctx = j->o->n_ctx ? j->o->n_ctx : m->n_ctx;
     if (j->n_ctx > m->n_ctx)
@@ -245,8 +264,16 @@ static cag_status check_fit(struct build_job *j, cag_error *err)
     j->reserve = j->o->reserve >= 0 ? j->o->reserve
                  : j->n_ctx / 4 < DEFAULT_RESERVE ? j->n_ctx / 4
                                                   : DEFAULT_RESERVE;
-    r->n_ctx = j->n_ctx;
-    r->reserve = j->reserve;
+    j->r->n_ctx = j->n_ctx;
+    j->r->reserve = j->reserve;
+    return CAG_OK;
+}
+
+static cag_status check_fit(struct build_job *j, cag_error *err)
+{
+    const cag_model_info *m = cag_model_get_info(j->model);
+    cag_build_report *r = j->r;
+
     r->kv_raw_bytes = (uint64_t)r->n_tok * m->kv_bytes_per_tok *
                       (strcmp(j->codec, "f32") ? 1 : 2);
     r->ask_bytes = PRIVATE_BYTES + (uint64_t)j->reserve * m->kv_bytes_per_tok +
@@ -271,28 +298,41 @@ static cag_status check_fit(struct build_job *j, cag_error *err)
     return CAG_OK;
 }
 
-cag_status build_job_prepare(struct build_job *j, const cag_build_opts *o,
-                             cag_build_report *r, bool with_weights,
-                             cag_error *err)
+cag_status build_job_begin(struct build_job *j, const cag_build_opts *o,
+                           cag_build_report *r, cag_error *err)
 {
-    double start = now_s();
-    const cag_model_info *m;
-    cag_status st;
+    cag_status st = CAG_OK;
 
     memset(j, 0, sizeof *j);
+    memset(r, 0, sizeof *r);
     j->o = o;
     j->r = r;
+    j->start = now_s();
     j->codec = o->codec ? o->codec : "f16z";
     snprintf(r->codec, sizeof r->codec, "%s", j->codec);
     j->dir = record_dir(o->output ? o->output : ".");
     if (!j->dir)
         return cag_fail_nomem(err, "path");
-    st = source_read(o->source, o->n_source, o->drop_front_matter, &o->hooks,
-                     &j->src, err);
+    if (o->output)
+        st = file_can_create(o->output, err);
     if (!st)
-        st = open_old(j, err);
+        st = find_model(j, err);
     if (!st)
-        st = find_model(j, with_weights, err);
+        st = source_read(o->source, o->n_source, o->drop_front_matter,
+                         &o->hooks, &j->src, err);
+    return st;
+}
+
+cag_status build_job_prepare(struct build_job *j, bool with_weights,
+                             cag_error *err)
+{
+    const cag_model_info *m;
+    cag_status st = open_old(j, err);
+
+    if (!st)
+        st = open_model(j, with_weights, err);
+    if (!st)
+        st = choose_context(j, err);
     if (!st)
         st = choose_template(j, err);
     if (st)
@@ -311,7 +351,7 @@ cag_status build_job_prepare(struct build_job *j, const cag_build_opts *o,
     };
     j->shape.chunk_tok = kvc_chunk_tok(m->n_kv_head, m->d_head,
                                        j->shape.elem_bytes);
-    r->tokenize_s = now_s() - start;
+    j->r->tokenize_s = now_s() - j->start;
     return st;
 }
 

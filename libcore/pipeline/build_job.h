@@ -1,9 +1,9 @@
 /*
  * build_job.h - everything a build knows before the first token is computed.
  *
- * The steps are: read the sources, find the model, choose the prompt's parts,
- * render and tokenize, add up.  A dry run ends there; so does a build that
- * finds its cache fresh.
+ * The steps are: look at the output, read the sources, find the model; then,
+ * with the output locked, choose the prompt's parts, render and tokenize, add
+ * up.  A dry run ends there; so does a build that finds its cache fresh.
  */
 #ifndef PIPELINE_BUILD_JOB_H
 #define PIPELINE_BUILD_JOB_H
@@ -23,6 +23,7 @@ struct build_job {
     struct record_range  *range;       /* [src.n] */
     char                 *dir;         /* of the output, for recorded paths */
     char                 *model_path;
+    double                start;       /* for the report                    */
     const char           *hub;         /* the hub id asked for, or NULL     */
     cag_model            *model;       /* without weights until the prefill */
     struct locate_files   files;
@@ -40,10 +41,12 @@ struct build_job {
     jv                   *meta, *sources, *prmt;
 };
 
-/* Run the steps.  On failure the report holds what is known so far.  The job
- * must be released either way. */
-cag_status build_job_prepare(struct build_job *j, const cag_build_opts *o,
-                             cag_build_report *r, bool with_weights,
+/* What needs no lock, so that a call that cannot work leaves no lock file
+ * behind.  The job must be released, also after a failure. */
+cag_status build_job_begin(struct build_job *j, const cag_build_opts *o,
+                           cag_build_report *r, cag_error *err);
+/* The rest.  On failure the report holds what is known so far. */
+cag_status build_job_prepare(struct build_job *j, bool with_weights,
                              cag_error *err);
 /* META (without provenance), SRCS, PRMT of the file to write. */
 cag_status build_job_records(struct build_job *j, cag_error *err);

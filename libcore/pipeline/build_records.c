@@ -9,6 +9,7 @@
 #include "util/error.h"
 #include "util/file.h"
 #include "util/mem.h"
+#include "util/text.h"
 
 #include <cag.h>
 
@@ -95,8 +96,31 @@ cag_status build_job_provenance(struct build_job *j, const char *numerics,
                ? CAG_OK : cag_fail_nomem(err, "cache description");
 }
 
+/* An operand is a path too, also where it found no file of its own. */
+static cag_status check_paths(const struct build_job *j, cag_error *err)
+{
+    cag_status st = record_check_path(j->model_path, j->dir, err);
+
+    for (int i = 0; i < j->src.n && !st; i++) {
+        st = record_check_path(j->src.v[i].path, j->dir, err);
+        if (!st)
+            st = record_check_path(j->src.v[i].group, j->dir, err);
+    }
+    for (int i = 0; i < j->o->n_source && !st; i++)
+        if (j->o->source[i].title &&
+            !utf8_valid(j->o->source[i].title,
+                        strlen(j->o->source[i].title), NULL))
+            st = cag_fail(err, CAG_E_FORMAT, NULL, -1,
+                          "the title of a source is not UTF-8");
+    return st;
+}
+
 cag_status build_job_records(struct build_job *j, cag_error *err)
 {
+    cag_status st = check_paths(j, err);
+
+    if (st)
+        return st;
     j->meta = jv_new_object();
     if (!j->meta || !jv_set(j->meta, "binding", binding_json(j, err)) ||
         !jv_set(j->meta, "build",

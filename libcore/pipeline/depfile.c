@@ -40,7 +40,7 @@ cag_status depfile_write(const char *path, const char *target,
                          const char *const *dep, int n_dep,
                          const cag_hooks *hooks, cag_error *err)
 {
-    struct buf b = BUF_INIT;
+    struct buf b = BUF_INIT, old = BUF_INIT;
     struct file_out o;
     cag_status st;
 
@@ -69,6 +69,12 @@ cag_status depfile_write(const char *path, const char *target,
         st = cag_fail_nomem(err, "depfile");
         goto out;
     }
+    /* an equal one keeps its time: a second make changes no file */
+    if (file_read(path, b.size + 1, &old, NULL) == CAG_OK &&
+        old.size == b.size && !memcmp(old.data, b.data, b.size)) {
+        st = CAG_OK;
+        goto out;
+    }
     st = file_out_open(&o, path, 0666, err);
     if (st)
         goto out;
@@ -78,6 +84,7 @@ cag_status depfile_write(const char *path, const char *target,
     else
         st = file_out_commit(&o, err);
 out:
+    buf_free(&old);
     buf_free(&b);
     return st;
 }

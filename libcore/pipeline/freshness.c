@@ -15,7 +15,9 @@
 #include "kvc/kvc_read.h"
 #include "model/fingerprint.h"
 #include "model/model.h"
+#include "pipeline/freshness.h"
 #include "pipeline/locate.h"
+#include "pipeline/notes.h"
 #include "pipeline/record.h"
 #include "util/file.h"
 #include "util/mem.h"
@@ -207,13 +209,20 @@ static cag_status check_model(struct check *c, const cag_places *places,
     return st;
 }
 
-cag_status cag_check(const cag_kvc *k, const cag_places *places,
-                     bool verify_full, cag_check_report *r, cag_error *err)
+static cag_status check_all(const cag_kvc *k, const cag_places *places,
+                            const cag_hooks *hooks, bool verify_full,
+                            bool with_model, cag_check_report *r,
+                            cag_error *err)
 {
+    cag_hooks own = { NULL, NULL, NULL };
     struct check c = { .k = k, .r = r };
     cag_status st;
 
     memset(r, 0, sizeof *r);
+    if (hooks)
+        own = *hooks;
+    c.mem.announce = notes_hashing;
+    c.mem.ctx = &own;
     c.mem.dir = places ? places->cache_dir : NULL;
     c.mem.dir_ro = places ? places->cache_dir_ro : NULL;
     c.mem.ignore = verify_full;
@@ -223,7 +232,7 @@ cag_status cag_check(const cag_kvc *k, const cag_places *places,
     st = check_sources(&c, err);
     if (!st)
         st = check_groups(&c, err);
-    if (!st)
+    if (!st && with_model)
         st = check_model(&c, places, err);
     mem_free(c.dir);
     if (st)
@@ -239,6 +248,20 @@ cag_status cag_check(const cag_kvc *k, const cag_places *places,
                         r->n_unseen, r->n_source, r->unseen[0],
                         r->n_unseen > 1 ? " (and more)" : "");
     return CAG_OK;
+}
+
+cag_status cag_check(const cag_kvc *k, const cag_places *places,
+                     const cag_hooks *hooks, bool verify_full,
+                     cag_check_report *r, cag_error *err)
+{
+    return check_all(k, places, hooks, verify_full, true, r, err);
+}
+
+cag_status freshness_of_sources(const cag_kvc *k, const cag_places *places,
+                                const cag_hooks *hooks, bool verify_full,
+                                cag_check_report *r, cag_error *err)
+{
+    return check_all(k, places, hooks, verify_full, false, r, err);
 }
 
 void cag_check_report_release(cag_check_report *r)

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "kvc/kvc_read.h"
+#include "pipeline/freshness.h"
 #include "pipeline/locate.h"
 #include "pipeline/notes.h"
 #include "util/mem.h"
@@ -28,7 +29,8 @@ static cag_status check_fresh(cag_kb *kb, const cag_kb_opts *o,
 
     if (o->stale == CAG_STALE_IGNORE)
         return CAG_OK;
-    st = cag_check(kb->kvc, &kb->places, o->verify_full, &r, &why);
+    st = freshness_of_sources(kb->kvc, &kb->places, &kb->hooks,
+                              o->verify_full, &r, &why);
     kb->n_unseen = r.n_unseen;
     if (st == CAG_E_STALE && o->stale == CAG_STALE_WARN) {
         note(&kb->hooks, CAG_NOTE_WARN, "%s: %s", why.file, why.msg);
@@ -45,7 +47,9 @@ static cag_status open_model(cag_kb *kb, const cag_kb_opts *o, cag_error *err)
 {
     struct fingerprint_memory mem = { .dir = kb->places.cache_dir,
                                       .dir_ro = kb->places.cache_dir_ro,
-                                      .ignore = o->verify_full };
+                                      .ignore = o->verify_full,
+                                      .announce = notes_hashing,
+                                      .ctx = &kb->hooks };
     const cag_model_info *info;
     char *path = NULL;
     cag_status st = locate_model(kb->kvc, o->model, &kb->places, &mem, &path,

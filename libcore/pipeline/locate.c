@@ -69,13 +69,17 @@ cag_status locate_model_files(const char *path,
                               const struct fingerprint_memory *mem,
                               struct locate_files *out, cag_error *err)
 {
+    struct fingerprint_memory own = { NULL };
     struct locate_files f = { NULL, 0 };
     cag_status st = CAG_OK;
     struct dirent *e;
     DIR *d;
 
+    if (mem)
+        own = *mem;
+    own.min_bytes = FINGERPRINT_MODEL_BYTES;
     if (!file_is_dir(path)) {
-        st = add_file(&f, path, mem, err);
+        st = add_file(&f, path, &own, err);
     } else if (!(d = opendir(path))) {
         st = cag_fail_sys(err, CAG_E_MISSING, errno, path,
                           "cannot read directory");
@@ -86,7 +90,7 @@ cag_status locate_model_files(const char *path,
             if (!is_model_file(e->d_name))
                 continue;
             p = file_join(path, e->d_name);
-            st = p ? add_file(&f, p, mem, err)
+            st = p ? add_file(&f, p, &own, err)
                    : cag_fail_nomem(err, "model files");
             mem_free(p);
         }
@@ -184,6 +188,7 @@ struct hunt {
     const cag_kvc *k;
     const struct fingerprint_memory *mem;
     struct buf     tried;
+    cag_error      other;      /* the first that was another model */
 };
 
 /* CAG_OK: it is the one.  CAG_E_MISMATCH: it is another.  Else unreadable. */
@@ -224,6 +229,8 @@ static bool accept(struct hunt *h, const char *what, char *path,
         }
         if (s == CAG_E_NOMEM)
             *st = cag_error_copy(err, &why);
+        if (s == CAG_E_MISMATCH && !h->other.status)
+            h->other = why;
         buf_printf(&h->tried, "%s%s %s (%s)", h->tried.size ? ", " : "",
                    what, path,
                    s == CAG_E_MISMATCH ? "another model" : why.msg);
@@ -267,7 +274,7 @@ cag_status locate_model(const cag_kvc *k, const char *wanted,
 {
     const cag_kvc_info *info = cag_kvc_get_info(k);
     cag_model_search search = { places->hf_hub, places->models };
-    struct hunt h = { k, mem, BUF_INIT };
+    struct hunt h = { k, mem, BUF_INIT, CAG_ERROR_INIT };
     cag_error why = CAG_ERROR_INIT;
     cag_status st = CAG_OK;
     char *dir = NULL, *p = NULL;
@@ -305,7 +312,10 @@ cag_status locate_model(const cag_kvc *k, const char *wanted,
     }
     if (!st && hunt_dirs(&h, places->models, path, &st, err))
         goto out;
-    if (!st)
+    if (!st && h.other.status)
+        st = cag_fail(err, CAG_E_MISMATCH, h.other.file, -1,
+                      "%s; tried: %s", h.other.msg, h.tried.data);
+    else if (!st)
         st = cag_fail(err, CAG_E_MISSING, info->path, -1,
                       "the model of this cache (%s) was not found; tried: "
                       "%s; name it with -m", info->model_name,

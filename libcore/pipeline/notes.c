@@ -27,3 +27,10 @@ double now_s(void)
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
+
+void notes_hashing(void *hooks, const char *path, uint64_t size_bytes)
+{
+    note(hooks, CAG_NOTE_WAIT, "%s: reading %.1f GiB to make sure it is the "
+         "same; this is remembered", path,
+         (double)size_bytes / (1024.0 * 1024 * 1024));
+}

@@ -9,6 +9,9 @@
 void note(const cag_hooks *h, cag_note kind, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* For fingerprint_memory.announce with ctx = the hooks (may be NULL). */
+void notes_hashing(void *hooks, const char *path, uint64_t size_bytes);
+
 /* Seconds on a monotonic clock, for the reports. */
 double now_s(void);
 

@@ -11,16 +11,20 @@
 #include "kvc/kvc_read.h"
 #include "util/file.h"
 #include "util/mem.h"
+#include "util/text.h"
 
 char *record_dir(const char *kvc_path)
 {
     char real[PATH_MAX];
-    char *abs, *dir;
+    char *follow, *abs, *dir;
 
     if (realpath(kvc_path, real))
         return file_dirname(real);
-    /* not there yet: its directory may be a link all the same */
-    abs = file_absolute(kvc_path);
+    /* not there yet: it may be a link to where it will be, and its directory
+     * a link all the same */
+    follow = file_follow(kvc_path);
+    abs = follow ? file_absolute(follow) : NULL;
+    mem_free(follow);
     dir = abs ? file_dirname(abs) : NULL;
     mem_free(abs);
     if (dir && realpath(dir, real)) {
@@ -53,6 +57,23 @@ char *record_path(const char *path, const char *dir)
     rel = abs ? file_relative(abs, dir) : NULL;
     mem_free(abs);
     return rel;
+}
+
+cag_status record_check_path(const char *path, const char *dir,
+                             cag_error *err)
+{
+    char *rel = path ? record_path(path, dir) : NULL;
+    cag_status st = CAG_OK;
+    size_t bad;
+
+    if (path && !rel)
+        st = cag_fail_nomem(err, "path");
+    else if (rel && !utf8_valid(rel, strlen(rel), &bad))
+        st = cag_fail(err, CAG_E_FORMAT, path, -1,
+                      "the name is not UTF-8, so a cache cannot record it; "
+                      "rename the file");
+    mem_free(rel);
+    return st;
 }
 
 static bool set_or_null(jv *o, const char *key, const char *s)

@@ -25,6 +25,11 @@ char *record_path(const char *path, const char *dir);
  * lies, symbolic links followed (heap string). */
 char *record_dir(const char *kvc_path);
 
+/* CAG_E_FORMAT if the path could not be recorded: JSON is UTF-8.  path may
+ * be NULL. */
+cag_status record_check_path(const char *path, const char *dir,
+                             cag_error *err);
+
 /* New META.build object, NULL when out of memory. */
 jv *record_build(const cag_build_opts *o, int64_t n_ctx, int64_t reserve,
                  const char *dir);

@@ -39,6 +39,34 @@ static void take_template(const cag_kvc *k, const jv *build,
         b->chat_template_text = jv_get_str(kvc_prmt(k), "template", NULL);
 }
 
+/* The model of the recorded hub id or at the recorded place, whatever it is
+ * now: a new one is a reason to rebuild.  Elsewhere only the very same one
+ * will do. */
+static cag_status find_model(const cag_kvc *k, const char *dir,
+                             cag_build_opts *b, char **path, cag_error *err)
+{
+    struct fingerprint_memory mem = { .dir = b->places.cache_dir,
+                                      .dir_ro = b->places.cache_dir_ro,
+                                      .ignore = b->verify_full,
+                                      .announce = notes_hashing,
+                                      .ctx = &b->hooks };
+    cag_model_search search = { b->places.hf_hub, b->places.models };
+    const char *hub = cag_kvc_get_info(k)->model_hub;
+    cag_error why = CAG_ERROR_INIT;
+    cag_status st;
+
+    if (hub && cag_model_find(hub, &search, path, NULL) == CAG_OK) {
+        b->model = hub;
+        return CAG_OK;
+    }
+    st = locate_recorded_model(k, dir, &b->places, path, &why);
+    if (st == CAG_E_MISSING)
+        st = locate_model(k, NULL, &b->places, &mem, path, err);
+    else if (st)
+        cag_error_copy(err, &why);
+    return st;
+}
+
 static cag_status take_all(const cag_kvc *k, const char *path,
                            cag_build_opts *b, struct arena *a,
                            char **model, cag_error *err)
@@ -62,12 +90,12 @@ static cag_status take_all(const cag_kvc *k, const char *path,
                       "filter, and nothing recorded in a cache is executed; "
                       "run cag-build --manifest", n_filter);
     if (!st && !b->model)
-        st = locate_recorded_model(k, dir, &b->places, model, err);
+        st = find_model(k, dir, b, model, err);
     mem_free(dir);
     if (st)
         return st;
     if (!b->model)
-        b->model = i->model_hub ? i->model_hub : *model;
+        b->model = *model;
     b->output = path;
     b->source = spec;
     b->n_source = n_spec;

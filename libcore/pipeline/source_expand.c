@@ -18,6 +18,7 @@
 #include "pipeline/sources.h"
 #include "util/file.h"
 #include "util/mem.h"
+#include "util/text.h"
 
 #define MAX_DEPTH 64
 #define MAX_SOURCES 100000
@@ -252,6 +253,20 @@ static size_t common_dir(const struct source_set *s)
     return n;
 }
 
+/* A path as one line of text. */
+static char *name_from_path(const char *path)
+{
+    struct buf b = BUF_INIT;
+    char *s;
+
+    utf8_sanitize(path, strlen(path), &b);
+    s = buf_detach(&b, NULL);
+    for (char *p = s; p && *p; p++)
+        if ((unsigned char)*p < 0x20 || *p == 0x7f)
+            *p = ' ';
+    return s;
+}
+
 static cag_status set_names(struct source_set *s, cag_error *err)
 {
     size_t cut = common_dir(s);
@@ -261,10 +276,12 @@ static cag_status set_names(struct source_set *s, cag_error *err)
         const char *name = v->group ? NULL : v->spec->title;
 
         if (!name && v->path)
-            name = v->path + cut;
-        if (!name)    /* the number in /dev/fd/63 means nothing */
-            name = strcmp(v->spec->path, "-") ? "text" : "standard input";
-        v->name = mem_strdup(name);
+            v->name = name_from_path(v->path + cut);
+        else if (!name)    /* the number in /dev/fd/63 means nothing */
+            v->name = mem_strdup(strcmp(v->spec->path, "-")
+                                     ? "text" : "standard input");
+        else
+            v->name = mem_strdup(name);
         if (!v->name)
             return cag_fail_nomem(err, "source name");
     }

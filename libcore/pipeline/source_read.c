@@ -7,6 +7,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -59,28 +60,70 @@ out:
     return st;
 }
 
+/* The encoding of UTF-16 text, or NULL: half of its bytes are NUL. */
+static const char *utf16_name(const char *text, size_t n)
+{
+    size_t even = 0, odd = 0, i;
+
+    if (n >= 2 && (!memcmp(text, "\xff\xfe", 2) ||
+                   !memcmp(text, "\xfe\xff", 2)))
+        return "UTF-16";
+    if (n > 256)
+        n = 256;
+    for (i = 0; i < n; i++)
+        *(i & 1 ? &odd : &even) += text[i] == 0;
+    if (n >= 2 && n / 2 - odd <= n / 16 && even == 0)
+        return "UTF-16LE";
+    if (n >= 2 && n / 2 - even <= n / 16 && odd == 0)
+        return "UTF-16BE";
+    return NULL;
+}
+
+/* A command that would help, for a name a shell reads as it stands. */
+static cag_status fail_encoding(const char *shown, size_t off,
+                                const char *what, const char *encoding,
+                                cag_error *err)
+{
+    static const char plain[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+        "._/+,@%-";
+    const char *name = shown;
+
+    if (*name == '-' || name[strspn(name, plain)])
+        name = "FILE";
+    return cag_fail(err, CAG_E_FORMAT, shown, (int64_t)off,
+                    "%s; convert it: iconv -f %s -t UTF-8 %s > %s.utf8",
+                    what, encoding, name, name);
+}
+
 static cag_status check_text(const char *text, size_t n, const char *shown,
                              cag_error *err)
 {
-    const char *nul;
+    const char *nul = n ? memchr(text, 0, n) : NULL;
+    const char *utf16 = utf16_name(text, n);
+    char what[80];
     size_t bad;
 
-    if (n >= 2 &&
-        (!memcmp(text, "\xff\xfe", 2) || !memcmp(text, "\xfe\xff", 2)))
-        return cag_fail(err, CAG_E_FORMAT, shown, 0,
-                        "this is UTF-16, expected UTF-8; convert it: iconv "
-                        "-f UTF-16 -t UTF-8 FILE > FILE.txt");
-    nul = n ? memchr(text, 0, n) : NULL;
+    if (utf16)
+        return fail_encoding(shown, 0, "this is UTF-16, expected UTF-8",
+                             utf16, err);
     if (nul)
         return cag_fail(err, CAG_E_FORMAT, shown, nul - text,
                         "a NUL byte: this is a binary file, expected UTF-8 "
                         "text");
-    if (!utf8_valid(text, n, &bad))
-        return cag_fail(err, CAG_E_FORMAT, shown, (int64_t)bad,
-                        "invalid UTF-8 (byte 0x%02x); if it is Latin-1, "
-                        "convert it: iconv -f ISO-8859-1 -t UTF-8 FILE > "
-                        "FILE.txt", (unsigned char)text[bad]);
-    return CAG_OK;
+    if (utf8_valid(text, n, &bad))
+        return CAG_OK;
+    snprintf(what, sizeof what, "invalid UTF-8 (byte 0x%02x); if it is "
+             "Latin-1", (unsigned char)text[bad]);
+    return fail_encoding(shown, bad, what, "ISO-8859-1", err);
+}
+
+/* How messages name a source: as the user did, where he did. */
+static const char *shown_name(const struct source *v)
+{
+    if (!strcmp(v->spec->path, "-"))
+        return "standard input";
+    return v->group ? v->path : v->spec->path;
 }
 
 /* Bytes of a leading YAML front matter block, 0 if there is none. */
@@ -124,6 +167,8 @@ static cag_status take_text(struct source *v, const char *shown,
     if (drop_front_matter) {
         size_t cut = front_matter(p, n);
 
+        for (size_t i = 0; i < cut; i++)
+            v->first_line += p[i] == '\n';
         p += cut;
         n -= cut;
     }
@@ -139,9 +184,7 @@ static cag_status take_text(struct source *v, const char *shown,
 static cag_status read_one(struct source *v, bool drop_front_matter,
                            const cag_hooks *hooks, cag_error *err)
 {
-    const char *shown = !strcmp(v->spec->path, "-") ? "standard input"
-                        : v->path                   ? v->path
-                                                    : v->spec->path;
+    const char *shown = shown_name(v);
     struct buf raw = BUF_INIT, text = BUF_INIT;
     cag_status st = read_raw(v, shown, &raw, err);
 
@@ -176,7 +219,8 @@ cag_status source_read(const cag_source_spec *spec, int n_spec,
         total += s.v[i].size;
     }
     if (!st && total == 0)
-        st = cag_fail(err, CAG_E_FORMAT, s.n == 1 ? s.v[0].name : NULL, -1,
+        st = cag_fail(err, CAG_E_FORMAT,
+                      s.n == 1 ? shown_name(&s.v[0]) : NULL, -1,
                       "nothing to read: %s", s.n == 1
                           ? "the source is empty" : "all sources are empty");
     if (st) {

@@ -3,7 +3,8 @@
  *
  * Order is the order given; directories and globs are sorted bytewise.  The
  * name the model sees is the path below the sources' common directory, so
- * that the current directory and the machine change nothing.
+ * that the current directory and the machine change nothing; in it, control
+ * characters become spaces and invalid UTF-8 becomes U+FFFD.
  */
 #ifndef PIPELINE_SOURCES_H
 #define PIPELINE_SOURCES_H
@@ -21,6 +22,7 @@ struct source {
     const cag_source_spec *spec;          /* borrowed                       */
     char    *text;        /* extracted text, valid UTF-8                    */
     size_t   size;
+    int64_t  first_line;  /* lines dropped before the text (front matter)   */
     uint64_t raw_bytes;
     uint8_t  sha_raw[SHA256_SIZE], sha_text[SHA256_SIZE];
 };

@@ -16,7 +16,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "util/file_internal.h"
 #include "util/mem.h"
 
 static int open_retry(const char *path, int flags, mode_t mode)

@@ -51,6 +51,9 @@ char *file_join(const char *dir, const char *name);  /* absolute name wins */
 char *file_absolute(const char *path);
 /* path as seen from directory dir, both made absolute first */
 char *file_relative(const char *path, const char *dir);
+/* The name a write to path reaches: symbolic links in the last part are
+ * followed, also to a target that does not exist yet. */
+char *file_follow(const char *path);
 
 /*
  * A file being written.  The temporary lies in the target's directory; a
@@ -75,6 +78,9 @@ cag_status file_out_pwrite(struct file_out *o, const void *data, size_t n,
                            uint64_t off, cag_error *err);
 cag_status file_out_commit(struct file_out *o, cag_error *err);
 void       file_out_abort(struct file_out *o);
+/* Could path be written?  CAG_E_CREATE if its directory is missing or may not
+ * be written, or if it exists and is no regular file.  Creates nothing. */
+cag_status file_can_create(const char *path, cag_error *err);
 /* Bytes free to this user on the file system of path's directory. */
 cag_status file_space(const char *path, uint64_t *free_bytes, cag_error *err);
 /* Unlink the temporary of every open file_out; async-signal-safe, for a

@@ -27,7 +27,6 @@
 #include <unistd.h>
 
 #include "util/file.h"
-#include "util/file_internal.h"
 #include "util/mem.h"
 
 #define TMP_MARK ".cag-"
@@ -222,6 +221,26 @@ static cag_status check_target(const char *path, struct stat *old, bool *exists,
                     S_ISDIR(old->st_mode)
                         ? "is a directory"
                         : "is not a regular file, so it cannot be replaced");
+}
+
+cag_status file_can_create(const char *path, cag_error *err)
+{
+    char *real = file_follow(path);
+    char *dir = real ? file_dirname(real) : NULL;
+    struct stat s;
+    bool exists;
+    cag_status st;
+
+    if (!dir)
+        st = cag_fail_nomem(err, "path");
+    else
+        st = check_target(real, &s, &exists, err);
+    if (!st && access(dir, W_OK | X_OK) != 0)
+        st = cag_fail_sys(err, CAG_E_CREATE, errno, path,
+                          "cannot create a file in the directory %s", dir);
+    mem_free(dir);
+    mem_free(real);
+    return st;
 }
 
 cag_status file_out_open(struct file_out *o, const char *path, int mode,

@@ -53,7 +53,7 @@ static void make(char path[128], const char *name, off_t n, char c)
 /* The large files of all tests; ctime cannot be set, so wait once until they
  * are old enough to be remembered. */
 enum { N_PROC = 4, N_EACH = 3 };
-static char large[5][128], shared[N_PROC * N_EACH][128];
+static char large[5][128], shared[N_PROC * N_EACH][128], medium[128];
 
 static int setup(void **state)
 {
@@ -71,6 +71,7 @@ static int setup(void **state)
         snprintf(name, sizeof name, "large%d", i);
         make(large[i], name, LARGE, (char)('a' + i));
     }
+    make(medium, "medium", 100 << 10, 'm');
     for (i = 0; i < N_PROC * N_EACH; i++) {
         snprintf(name, sizeof name, "shared%d", i);
         make(shared[i], name, LARGE, (char)i);
@@ -126,7 +127,7 @@ static void bend(const char *file, size_t i, size_t byte, bool sound)
 
 static void hashes_small_files(void **state)
 {
-    struct fingerprint_memory mem = { cache, NULL, false, NULL, NULL };
+    struct fingerprint_memory mem = { cache, NULL, false, NULL, NULL, 0 };
     cag_error err = CAG_ERROR_INIT;
     uint8_t out[SHA256_SIZE];
     char path[128], hex[65];
@@ -150,8 +151,8 @@ static void hashes_small_files(void **state)
 
 static void remembers_old_large_files(void **state)
 {
-    struct fingerprint_memory mem = { cache, NULL, false, NULL, NULL };
-    struct fingerprint_memory full = { cache, NULL, true, NULL, NULL };
+    struct fingerprint_memory mem = { cache, NULL, false, NULL, NULL, 0 };
+    struct fingerprint_memory full = { cache, NULL, true, NULL, NULL, 0 };
     const char *a = large[0], *b = large[1];
     char young[128];
 
@@ -180,7 +181,7 @@ static void remembers_old_large_files(void **state)
 
 static void notices_changes(void **state)
 {
-    struct fingerprint_memory mem = { cache, NULL, false, NULL, NULL };
+    struct fingerprint_memory mem = { cache, NULL, false, NULL, NULL, 0 };
     struct timespec times[2];
     const char *a = large[2];
     struct stat s;
@@ -202,7 +203,7 @@ static void notices_changes(void **state)
 /* Any damage to the file: right digests, and it is written anew. */
 static void survives_damage(void **state)
 {
-    struct fingerprint_memory mem = { cache, NULL, false, NULL, NULL };
+    struct fingerprint_memory mem = { cache, NULL, false, NULL, NULL, 0 };
     static const off_t sizes[] = { 0, 1, 31, 32, 127, 1 << 20 };
     const char *a = large[3];
     size_t i;
@@ -227,7 +228,7 @@ static void uses_the_read_only_one(void **state)
 {
     const char *a = large[4];
     char ro[96], file[128], path[128], none[96];
-    struct fingerprint_memory mem = { NULL, NULL, false, NULL, NULL };
+    struct fingerprint_memory mem = { NULL, NULL, false, NULL, NULL, 0 };
 
     (void)state;
     snprintf(ro, sizeof ro, "%s/ro", root);
@@ -251,11 +252,31 @@ static void uses_the_read_only_one(void **state)
     assert_true(is_plain(a, &mem));
 }
 
+/* What is large is the caller's to say: a tokenizer.json is a model's. */
+static void remembers_from_min_bytes_on(void **state)
+{
+    char dir[96], file[128];
+    struct fingerprint_memory mem = { dir, NULL, false, NULL, NULL, 0 };
+
+    (void)state;
+    snprintf(dir, sizeof dir, "%s/min", root);
+    snprintf(file, sizeof file, "%s/fingerprints", dir);
+    assert_true(is_plain(medium, &mem));
+    assert_int_equal(n_record(file), 0);
+    mem.min_bytes = FINGERPRINT_MODEL_BYTES;
+    assert_true(is_plain(medium, &mem));
+    assert_int_equal(n_record(file), 1);
+    bend(file, 0, 40, true);
+    assert_false(is_plain(medium, &mem));
+    mem.min_bytes = 1 << 20;
+    assert_true(is_plain(medium, &mem));
+}
+
 /* Several processes, each with files of its own: nobody's record is lost. */
 static void survives_writers(void **state)
 {
     char dir[96], file[128];
-    struct fingerprint_memory mem = { dir, NULL, false, NULL, NULL };
+    struct fingerprint_memory mem = { dir, NULL, false, NULL, NULL, 0 };
     int i, j, status;
     pid_t pid[N_PROC];
 
@@ -353,6 +374,7 @@ int main(void)
         cmocka_unit_test(remembers_old_large_files),
         cmocka_unit_test(notices_changes), cmocka_unit_test(survives_damage),
         cmocka_unit_test(uses_the_read_only_one),
+        cmocka_unit_test(remembers_from_min_bytes_on),
         cmocka_unit_test(survives_writers),
         cmocka_unit_test(identifies_models),
         cmocka_unit_test(notices_a_swapped_model),

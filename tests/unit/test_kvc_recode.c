@@ -20,13 +20,23 @@ static int setup(void **state)
     return mkdir(sub, 0700);
 }
 
+/* A file and the lock that stays beside it. */
+static void remove_both(const char *path)
+{
+    char lock[512];
+
+    snprintf(lock, sizeof lock, "%s.lock", path);
+    unlink(path);
+    unlink(lock);
+}
+
 static int teardown(void **state)
 {
     (void)state;
-    unlink(a);
-    unlink(b);
-    unlink(c);
-    unlink(moved);
+    remove_both(a);
+    remove_both(b);
+    remove_both(c);
+    remove_both(moved);
     assert_int_equal(rmdir(sub), 0);
     assert_int_equal(rmdir(dir), 0);
     mem_free(a);
@@ -70,9 +80,9 @@ static void equals_a_build_with_that_codec(void **state)
     make("f16z", a);
     make("f16", b);
     for (int n = 1; n <= 3; n++) {
-        assert_int_equal(cag_kvc_recode(a, "f16", c, -1, n, &err), CAG_OK);
+        assert_int_equal(cag_kvc_recode(a, "f16", c, -1, n, 0, &err), CAG_OK);
         same_file(b, c);
-        assert_int_equal(cag_kvc_recode(b, "f16z", c, -1, n, &err), CAG_OK);
+        assert_int_equal(cag_kvc_recode(b, "f16z", c, -1, n, 0, &err), CAG_OK);
         same_file(a, c);
     }
     assert_int_equal(cag_kvc_open(a, &z, &err), CAG_OK);
@@ -83,7 +93,7 @@ static void equals_a_build_with_that_codec(void **state)
                         cag_kvc_get_info(z)->binding);
     cag_kvc_close(k);
     cag_kvc_close(z);
-    assert_int_equal(cag_kvc_recode(a, "f16", a, -1, 1, &err), CAG_OK);
+    assert_int_equal(cag_kvc_recode(a, "f16", a, -1, 1, 0, &err), CAG_OK);
     same_file(a, b);                      /* onto itself */
 }
 
@@ -94,7 +104,7 @@ static void relative_paths_follow(void **state)
     cag_kvc  *k = NULL;
 
     make("f16z", a);
-    assert_int_equal(cag_kvc_recode(a, "f16", moved, -1, 1, &err), CAG_OK);
+    assert_int_equal(cag_kvc_recode(a, "f16", moved, -1, 1, 0, &err), CAG_OK);
     assert_int_equal(cag_kvc_open(moved, &k, &err), CAG_OK);
     assert_string_equal(cag_kvc_get_source(k, 0)->path,
                         "../../docs/notes.txt");
@@ -102,7 +112,7 @@ static void relative_paths_follow(void **state)
     assert_string_equal(cag_kvc_get_info(k)->model_path,
                         "../../models/f.gguf");
     cag_kvc_close(k);
-    assert_int_equal(cag_kvc_recode(moved, "f16z", c, -1, 1, &err), CAG_OK);
+    assert_int_equal(cag_kvc_recode(moved, "f16z", c, -1, 1, 0, &err), CAG_OK);
     same_file(a, c);
 }
 
@@ -114,12 +124,12 @@ static void only_the_exact_pair(void **state)
 
     make("f16z", a);
     for (int i = 0; i < 5; i++) {
-        assert_int_equal(cag_kvc_recode(a, to[i], c, -1, 1, &err),
+        assert_int_equal(cag_kvc_recode(a, to[i], c, -1, 1, 0, &err),
                          CAG_E_UNSUPPORTED);
         assert_non_null(strstr(err.msg, "cannot recode f16z to"));
     }
     make("f32", b);
-    assert_int_equal(cag_kvc_recode(b, "f16", c, -1, 1, &err),
+    assert_int_equal(cag_kvc_recode(b, "f16", c, -1, 1, 0, &err),
                      CAG_E_UNSUPPORTED);
     assert_false(file_exists(c));
 }
@@ -143,7 +153,7 @@ static void damage_is_not_copied(void **state)
     assert_non_null(out);
     assert_int_equal(fwrite(f.data, 1, f.size, out), f.size);
     assert_int_equal(fclose(out), 0);
-    assert_int_equal(cag_kvc_recode(b, "f16z", c, -1, 1, &err),
+    assert_int_equal(cag_kvc_recode(b, "f16z", c, -1, 1, 0, &err),
                      CAG_E_CORRUPT);
     assert_non_null(strstr(err.msg, "content id"));
     assert_false(file_exists(c));
@@ -162,7 +172,7 @@ static void every_allocation_failure(void **state)
         cag_status st;
 
         mem_fault(n, false);
-        st = cag_kvc_recode(a, "f16", moved, -1, 1, &err);
+        st = cag_kvc_recode(a, "f16", moved, -1, 1, 0, &err);
         mem_fault(0, false);
         assert_int_equal(mem_live(), live);
         if (st == CAG_OK)
