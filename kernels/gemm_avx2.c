@@ -9,6 +9,7 @@
 #include "kernels/simd_avx2.h"
 
 #define MR 6
+#define PB 4
 #define UNPACK unpack_avx2
 #include "kernels/gemm_simd.h"
 

@@ -9,6 +9,7 @@
 #include "kernels/simd_avx512.h"
 
 #define MR 14
+#define PB 2
 #define UNPACK unpack_avx512
 #include "kernels/gemm_simd.h"
 

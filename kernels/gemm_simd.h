@@ -1,6 +1,6 @@
 /*
  * gemm_simd.h - the prompt phase's matrix product, in the vectors of
- * simd_<set>.h; included once by gemm_<set>.c, which sets MR and G_TOK.
+ * simd_<set>.h; included once by gemm_<set>.c, which sets MR, PB and UNPACK.
  *
  * A lane is a token and a weight is broadcast, so an output is one fma chain
  * over i whatever the vector width, and a weight row needs no transposition:
@@ -8,13 +8,19 @@
  * once per call of the engine, into groups of GW = NV * VW tokens:
  *
  *   xp   [group][d_in][GW]; the last group is VW wide if its tokens fit
- *   wp   [MR][KC] f32, expanded from the stored blocks, in L1
+ *   wp   [PB * MR][WS] f32, KC of each row expanded from the stored blocks;
+ *        WS is KC and a cache line, so that the rows spread over L1's sets
  *   acc  [group][row][GW] for TOK_MAX tokens and as many rows as the scratch
- *        holds, in L2: the chains between two chunks of KC
+ *        holds, in L2: the chains between two steps of KS
  *
- * Loops: token blocks, row super-blocks, chunks of KC weights, blocks of MR
- * rows (expand), groups (micro-kernel: MR x NV accumulators in registers).
- * When a super-block is done acc is transposed into y.
+ * Loops: token blocks, row super-blocks, chunks of KC weights, panels of
+ * PB blocks of MR rows (expand), steps of KS weights, groups, blocks of the
+ * panel (micro-kernel: MR x NV accumulators in registers).  A step's part of
+ * the panel and of one group stay in L1 together; the group is read from L2
+ * once for PB blocks.  When a super-block is done acc is transposed into y.
+ *
+ * Tried: one block a panel and steps of 256 (the group pushes the panel out
+ * of L1: 0.8 of the speed at 512 tokens with AVX-512).
  */
 #ifndef KERNELS_GEMM_SIMD_H
 #define KERNELS_GEMM_SIMD_H
@@ -25,8 +31,11 @@ enum {
     NV = 2,
     GW = NV * VW,
     KC = 256,                /* a multiple of every type's block */
+    WS = KC + 16,
+    KS = 128,
+    PANEL = PB * MR * WS,
     TOK_MAX = 512,
-    ACC_MAX = GEMM_SCRATCH - MR * KC
+    ACC_MAX = GEMM_SCRATCH - PANEL
 };
 
 static int group_width(int n_tok, int g)
@@ -86,7 +95,7 @@ INLINE void micro(float *acc, const float *wp, const float *x, int kc,
             b[v] = v_load(x + v * VW);
 #pragma GCC unroll 16
         for (int r = 0; r < nr; r++) {
-            VF a = v_bcast(wp + r * KC + k);
+            VF a = v_bcast(wp + r * WS + k);
 
 #pragma GCC unroll 2
             for (int v = 0; v < nv; v++)
@@ -151,35 +160,54 @@ static void put(float *y, size_t ldy, const float *acc, int n_row, int n_tok,
     }
 }
 
+/*
+ * Blocks [b0, b1) of n_block, over kc weights from k on; x at the first group.
+ */
+static void panel(float *acc, const float *wp, const float *x, int n_tok,
+                  int d_in, int k, int kc, int n_row, int n_block, int b0,
+                  int b1, int g0, int g1)
+{
+    int first = n_row * b0 / n_block;
+
+    for (int s = 0; s < kc; s += KS)
+        for (int g = g0; g < g1; g++) {
+            int width = group_width(n_tok, g);
+            const float *xg = x + (size_t)g * GW * (size_t)d_in +
+                              (size_t)(k + s) * (size_t)width;
+            float *ag = acc + (size_t)(g - g0) * (size_t)(n_row * GW);
+
+            for (int b = b0; b < b1; b++) {
+                int r0 = n_row * b / n_block, r1 = n_row * (b + 1) / n_block;
+
+                micro_any(ag + (size_t)(r0 * width),
+                          wp + (size_t)((r0 - first) * WS + s), xg,
+                          kc - s < KS ? kc - s : KS, k + s == 0, r1 - r0,
+                          width);
+            }
+        }
+}
+
 /* One super-block: rows [row0, row1) of groups [g0, g1). */
 static void super_block(const float *xp, int n_tok, const struct kmat *w,
                         int row0, int row1, int g0, int g1, float *wp,
                         float *acc)
 {
     size_t block = (size_t)kt_block_weights(w->type);
-    size_t d_in = (size_t)w->d_in;
     int n_row = row1 - row0, n_block = (n_row + MR - 1) / MR;
 
     for (int k = 0; k < w->d_in; k += KC) {
         int kc = w->d_in - k < KC ? w->d_in - k : KC;
         size_t off = (size_t)k / block * kt_block_bytes(w->type);
 
-        for (int b = 0; b < n_block; b++) {
-            int r0 = n_row * b / n_block, r1 = n_row * (b + 1) / n_block;
+        for (int b = 0; b < n_block; b += PB) {
+            int end = n_block - b < PB ? n_block : b + PB;
+            int r0 = n_row * b / n_block, r1 = n_row * end / n_block;
 
             for (int r = r0; r < r1; r++)
-                UNPACK(wp + (r - r0) * KC, w->type,
+                UNPACK(wp + (r - r0) * WS, w->type,
                        kmat_row(w, row0 + r) + off, kc);
-            for (int g = g0; g < g1; g++) {
-                int width = group_width(n_tok, g);
-
-                micro_any(acc + (size_t)(g - g0) * (size_t)(n_row * GW) +
-                              (size_t)(r0 * width),
-                          wp,
-                          xp + (size_t)g * GW * d_in +
-                              (size_t)k * (size_t)width,
-                          kc, k == 0, r1 - r0, width);
-            }
+            panel(acc, wp, xp, n_tok, w->d_in, k, kc, n_row, n_block, b, end,
+                  g0, g1);
         }
     }
 }
@@ -187,7 +215,7 @@ static void super_block(const float *xp, int n_tok, const struct kmat *w,
 static void gemm(float *y, size_t ldy, const float *xp, int n_tok,
                  const struct kmat *w, int row0, int row1, float *scratch)
 {
-    float *wp = scratch, *acc = scratch + MR * KC;
+    float *wp = scratch, *acc = scratch + PANEL;
 
     for (int t0 = 0; t0 < n_tok; t0 += TOK_MAX) {
         int t1 = n_tok - t0 < TOK_MAX ? n_tok : t0 + TOK_MAX;
