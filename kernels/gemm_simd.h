@@ -13,12 +13,15 @@
  *   acc  [group][row][GW] for TOK_MAX tokens and as many rows as the scratch
  *        holds, in L2: the chains between two steps of KS
  *
- * Loops: token blocks, row super-blocks, chunks of KC weights, panels of
- * PB blocks of MR rows (expand), steps of KS weights, groups, blocks of the
- * panel (micro-kernel: MR x NV accumulators in registers).  A step's part of
- * the panel and of one group stay in L1 together; the group is read from L2
- * once for PB blocks.  When a super-block is done acc is transposed into y.
+ * Loops: parts of the tokens whose x stays in L2, row super-blocks, chunks
+ * of KC weights, panels of PB blocks of MR rows (expand), steps of KS
+ * weights, groups, blocks of the panel (micro-kernel: MR x NV accumulators in
+ * registers).  A step's part of the panel and of one group stay in L1
+ * together; the group is read from L2 once for PB blocks.  When a super-block
+ * is done acc is transposed into y.
  *
+ * Tried: all 512 tokens at once: x comes from L3 for every super-block, 0.8
+ * of the speed where that is slow, and never faster.
  * Tried: one block a panel and steps of 256 (the group pushes the panel out
  * of L1: 0.8 of the speed at 512 tokens with AVX-512).
  */
@@ -34,7 +37,9 @@ enum {
     WS = KC + 16,
     KS = 128,
     PANEL = PB * MR * WS,
+    TOK_MIN = 128,           /* tokens that pay for expanding a weight */
     TOK_MAX = 512,
+    X_BYTES = 640 << 10,     /* of x that stay in L2 beside acc */
     ACC_MAX = GEMM_SCRATCH - PANEL
 };
 
@@ -212,14 +217,25 @@ static void super_block(const float *xp, int n_tok, const struct kmat *w,
     }
 }
 
+/* groups of tokens that are computed together */
+static int groups_max(int d_in)
+{
+    int n = X_BYTES / (GW * (int)sizeof(float)) / d_in;
+
+    return n < TOK_MIN / GW ? TOK_MIN / GW
+         : n > TOK_MAX / GW ? TOK_MAX / GW : n;
+}
+
 static void gemm(float *y, size_t ldy, const float *xp, int n_tok,
                  const struct kmat *w, int row0, int row1, float *scratch)
 {
     float *wp = scratch, *acc = scratch + PANEL;
+    int n_group = (n_tok + GW - 1) / GW, max = groups_max(w->d_in);
+    int n_part = (n_group + max - 1) / max;
 
-    for (int t0 = 0; t0 < n_tok; t0 += TOK_MAX) {
-        int t1 = n_tok - t0 < TOK_MAX ? n_tok : t0 + TOK_MAX;
-        int g0 = t0 / GW, g1 = (t1 + GW - 1) / GW;
+    for (int p = 0; p < n_part; p++) {
+        int g0 = (int)((int64_t)n_group * p / n_part);
+        int g1 = (int)((int64_t)n_group * (p + 1) / n_part);
         int rows = ACC_MAX / ((g1 - g0) * GW) / MR * MR;
 
         for (int r = row0; r < row1; r += rows) {
@@ -229,7 +245,7 @@ static void gemm(float *y, size_t ldy, const float *xp, int n_tok,
             for (int g = g0; g < g1; g++)
                 put(y + (size_t)g * GW * ldy + r, ldy,
                     acc + (size_t)(g - g0) * (size_t)(n * GW), n,
-                    t1 - g * GW < GW ? t1 - g * GW : GW,
+                    n_tok - g * GW < GW ? n_tok - g * GW : GW,
                     group_width(n_tok, g));
         }
     }
