@@ -6,6 +6,11 @@
  * Bound by reading the weights from memory; in cache by the two vector ports:
  * for Q4_1 5 operations unpack 64 weights and 6 use them, per token: two
  * vpmaddwd, add, conversion, broadcast of two scales, fma.
+ *
+ * Prefetching 2 KB ahead: on a Sapphire Rapids guest, where one core reads
+ * 9-14 GB/s, 100 MB of weights went from 7.4 to 9.5 GB/s (BF16), 8.1 to 12.5
+ * (Q4_1), 8.1 to 11.7 (Q8_0), 4.9 to 10.6 (Q4_K): the hardware's stream ends
+ * at every page.  Tried: 512 bytes (no gain), 4 KB and 8 KB (less).
  */
 #include "kernels/avx512.h"
 #include "kernels/simd_avx512.h"
@@ -20,6 +25,12 @@ size_t rows_avx512_x_size(int type, int d_in, bool exact)
 void rows_avx512_x(void *xq, const float *x, int type, int d_in, bool exact)
 {
     rows_avx2_x(xq, x, type, d_in, exact);
+}
+
+/* rows lie one after another, so this is the next row more often than not */
+INLINE void ahead(const uint8_t *p)
+{
+    _mm_prefetch((const char *)(const void *)(p + 2048), _MM_HINT_T0);
 }
 
 INLINE __m128i load16(const void *p)
@@ -155,6 +166,7 @@ INLINE void dot_int(float *y, size_t ldy, const uint8_t *row,
                     const int n_x)
 {
     const int per = type == KT_Q6_K ? 2 : 1;
+    const int per_block = kt_block_weights(type) / 32;
     const size_t size = kt_block_bytes(type);
     float fs[ROWS_MAX][2 * SPAN];
     __m256 off[ROWS_MAX], a;
@@ -173,6 +185,7 @@ INLINE void dot_int(float *y, size_t ldy, const uint8_t *row,
             int i = b0 + b;
             __m512i even, odd;
 
+            ahead(row + (size_t)i * size / (size_t)per_block);
             if (kt_block_weights(type) == 256)
                 split(bytes_k(row + (size_t)(i / 8) * size, i % 8, type),
                       &even, &odd, type);
@@ -243,6 +256,7 @@ INLINE void dot_float(float *y, size_t ldy, const uint8_t *row,
         VF a = load_w(row + (size_t)i * size, type);
         VF b = load_w(row + (size_t)(i + 16) * size, type);
 
+        ahead(row + (size_t)i * size);
 #pragma GCC unroll 4
         for (int t = 0; t < n_x; t++) {
             const float *p = x + (size_t)t * ldx + i;
