@@ -4,9 +4,9 @@
  * registers for accumulators.
  *
  * Both products have the shape of the gemm's micro-kernel: lanes are keys
- * (scores) or channels (values), q and p are broadcast as they lie, so
- * nothing is packed.  A block of MR rows goes through scores, softmax and
- * values while its 64 scores a row are in L1; the tile stays there too.
+ * (scores) or channels (values), q and p are broadcast as they lie.  A block
+ * of MR rows goes through scores, softmax and values while its 64 scores a
+ * row are in L1; the tile stays there too.
  *
  * With more than one block of rows a f16 tile is first expanded to f32 in the
  * scratch; with one, every element is used once and is converted on its way.
@@ -17,11 +17,14 @@
 #define KERNELS_ATTENTION_SIMD_H
 
 #include <math.h>
+#include <string.h>
 
 enum {
     D_MAX = 512,
     TV = KV_TILE / VW,       /* vectors in 64 scores */
     GV = 16 / VW,            /* vectors in 16 keys   */
+    QS = D_MAX + 16,         /* a row of q: its stride is known, so that one
+                                register addresses all rows of a block */
     MR_PAD = (MR + VW - 1) / VW * VW
 };
 
@@ -40,9 +43,8 @@ INLINE VF load_kv_n(const void *p, size_t i, int n, const int kv_type)
 }
 
 /* s[r][t] for nr rows and nv vectors of keys from vector v0 on */
-INLINE void scores(float *s, const float *q, size_t ldq, const void *k,
-                   int d_head, int v0, const int kv_type, const int nr,
-                   const int nv)
+INLINE void scores(float *s, const float *q, const void *k, int d_head,
+                   int v0, const int kv_type, const int nr, const int nv)
 {
     VF c[MR][4];
     size_t at[4];
@@ -63,7 +65,7 @@ INLINE void scores(float *s, const float *q, size_t ldq, const void *k,
             b[v] = load_kv(k, at[v] + (size_t)i * 16, kv_type);
 #pragma GCC unroll 16
         for (int r = 0; r < nr; r++) {
-            VF a = v_bcast(q + (size_t)r * ldq + i);
+            VF a = v_bcast(q + r * QS + i);
 
 #pragma GCC unroll 4
             for (int v = 0; v < nv; v++)
@@ -126,50 +128,76 @@ INLINE void values(float *o, int ldo, const float *p, const float *a,
     }
 }
 
+/* Keys behind the last visible one out of a row, then the row's maximum. */
+INLINE float row_max(float *row, int64_t n)
+{
+    VF v[TV], top;
+
+    for (int j = 0; j < TV; j++)
+        v[j] = v_load(row + j * VW);
+    if (n < KV_TILE)
+        for (int j = 0; j < TV; j++) {
+            int keep = (int)n - j * VW;
+
+            v[j] = v_keep_n(v[j], v_set1(-INFINITY),
+                            keep < 0 ? 0 : keep < VW ? keep : VW);
+            v_store(row + j * VW, v[j]);
+        }
+    top = v_max(v[0], v[1]);
+    for (int j = 2; j < TV; j++)
+        top = v_max(top, v[j]);
+    return v_hmax(top);
+}
+
+/* row = exp2(row - m); returns the sum */
+INLINE float row_exp(float *row, float m)
+{
+    VF v[TV], lane[GV];
+
+    for (int j = 0; j < TV; j++) {
+        v[j] = v_exp2(v_sub(v_load(row + j * VW), v_set1(m)));
+        v_store(row + j * VW, v[j]);
+    }
+    for (int j = 0; j < GV; j++)
+        lane[j] = v_add(v_add(v_add(v[j], v[GV + j]), v[2 * GV + j]),
+                        v[3 * GV + j]);
+    return v_fold16(lane);
+}
+
 /*
  * Scores to weights, in s; a = factor of the old state, m and l updated.
- * A row that sees no key of the tile is marked to be skipped.
+ * A row that sees no key of the tile is marked to be skipped.  In passes over
+ * the rows, so that the chains of several rows overlap.
  */
 static void softmax(float *s, const struct attn_job *job, int r0, int nr,
                     int64_t key0, float *a, bool *skip)
 {
     float mn[MR_PAD], mo[MR_PAD], sum[MR_PAD], lo[MR_PAD];
 
-    for (int r = 0; r < MR_PAD; r++)
-        mn[r] = mo[r] = sum[r] = lo[r] = 0.0f;
+    for (int r = 0; r < MR_PAD; r += VW) {
+        v_store(mn + r, v_zero());
+        v_store(mo + r, v_zero());
+        v_store(sum + r, v_zero());
+        v_store(lo + r, v_zero());
+    }
     for (int r = 0; r < nr; r++) {
         int64_t n = (int64_t)job->last[r0 + r] - key0 + 1;
-        float *row = s + r * KV_TILE, mt;
-        VF v[TV], top, lane[GV];
 
         skip[r] = n <= 0;
         if (skip[r])
             continue;
-        for (int j = 0; j < TV; j++)
-            v[j] = v_load(row + j * VW);
-        if (n < KV_TILE)
-            for (int j = 0; j < TV; j++) {
-                int keep = (int)n - j * VW;
-
-                v[j] = v_keep_n(v[j], v_set1(-INFINITY),
-                                keep < 0 ? 0 : keep < VW ? keep : VW);
-            }
-        top = v_max(v[0], v[1]);
-        for (int j = 2; j < TV; j++)
-            top = v_max(top, v[j]);
-        mt = v_hmax(top);
+        mn[r] = row_max(s + r * KV_TILE, n);
         mo[r] = job->m[r0 + r];
         lo[r] = job->l[r0 + r];
-        mn[r] = (mt > mo[r] ? mt : mo[r]) + 0.0f;
-        for (int j = 0; j < TV; j++) {
-            v[j] = v_exp2(v_sub(v[j], v_set1(mn[r])));
-            v_store(row + j * VW, v[j]);
-        }
-        for (int j = 0; j < GV; j++)
-            lane[j] = v_add(v_add(v_add(v[j], v[GV + j]), v[2 * GV + j]),
-                            v[3 * GV + j]);
-        sum[r] = v_fold16(lane);
     }
+    for (int r = 0; r < nr; r += VW) {
+        VF m = v_max(v_load(mn + r), v_load(mo + r));
+
+        v_store(mn + r, v_add(m, v_zero()));   /* no -0 */
+    }
+    for (int r = 0; r < nr; r++)
+        if (!skip[r])
+            sum[r] = row_exp(s + r * KV_TILE, mn[r]);
     for (int r = 0; r < nr; r += VW) {
         VF f = v_exp2(v_sub(v_load(mo + r), v_load(mn + r)));
 
@@ -185,10 +213,9 @@ static void softmax(float *s, const struct attn_job *job, int r0, int nr,
 
 /* nr rows from r0 over one tile */
 INLINE void block(const struct attn_job *job, int r0, int64_t key0,
-                  const void *k, const void *v, float *s, const int kv_type,
-                  const int nr)
+                  const void *k, const void *v, const float *q, float *s,
+                  const int kv_type, const int nr)
 {
-    const float *q = job->q + (size_t)r0 * job->ldq;
     const int d = job->d_head, full = d / 32 * 32;
     const int wide = nr * 4 <= ACC_REGS ? 4 : 2;
     float *o = job->o + (size_t)r0 * (size_t)d;
@@ -197,7 +224,7 @@ INLINE void block(const struct attn_job *job, int r0, int64_t key0,
     int c = 0;
 
     for (int j = 0; j < TV; j += wide)
-        scores(s, q, job->ldq, k, d, j, kv_type, nr, wide);
+        scores(s, q + r0 * QS, k, d, j, kv_type, nr, wide);
     softmax(s, job, r0, nr, key0, a, skip);
     for (; wide == 4 && c + 4 * VW <= full; c += 4 * VW)
         values(o + c, d, s, a, skip, v, (size_t)(c * KV_TILE), 32, 0,
@@ -215,14 +242,14 @@ INLINE void block(const struct attn_job *job, int r0, int64_t key0,
 #define BLOCK_CASE(n)                                              \
     case n:                                                        \
         if (kv_type == KV_F16)                                     \
-            block(job, r0, key0, k, v, s, KV_F16, n);              \
+            block(job, r0, key0, k, v, q, s, KV_F16, n);             \
         else                                                       \
-            block(job, r0, key0, k, v, s, KV_F32, n);              \
+            block(job, r0, key0, k, v, q, s, KV_F32, n);             \
         break
 
 static void block_any(const struct attn_job *job, int r0, int64_t key0,
-                      const void *k, const void *v, float *s, int kv_type,
-                      int nr)
+                      const void *k, const void *v, const float *q, float *s,
+                      int kv_type, int nr)
 {
     switch (nr) {
     BLOCK_CASE(1);
@@ -244,6 +271,9 @@ static void block_any(const struct attn_job *job, int r0, int64_t key0,
     }
 }
 
+_Static_assert(MR_PAD * KV_TILE + 2 * D_MAX * KV_TILE + ATTN_ROWS * QS <=
+               ATTN_SCRATCH, "the scratch is too small");
+
 static const float *expand(float *out, const uint16_t *tile, int n)
 {
     for (int i = 0; i < n; i += VW)
@@ -255,8 +285,11 @@ static void attention(const struct attn_job *job)
 {
     int n = job->d_head * KV_TILE, n_block = (job->n_row + MR - 1) / MR;
     float *s = job->scratch, *kf = s + MR_PAD * KV_TILE;
-    float *vf = kf + D_MAX * KV_TILE;
+    float *vf = kf + D_MAX * KV_TILE, *q = vf + D_MAX * KV_TILE;
 
+    for (int r = 0; r < job->n_row; r++)
+        memcpy(q + r * QS, job->q + (size_t)r * job->ldq,
+               (size_t)job->d_head * sizeof *q);
     for (int i = 0; i < job->n_tile; i++) {
         int64_t key0 = job->key0 + (int64_t)KV_TILE * i;
         const void *k = job->k[i], *v = job->v[i];
@@ -279,7 +312,7 @@ static void attention(const struct attn_job *job)
             for (int r = r0; r < r1; r++)
                 seen += job->last[r] >= key0;
             if (seen)
-                block_any(job, r0, key0, k, v, s, kv_type, r1 - r0);
+                block_any(job, r0, key0, k, v, q, s, kv_type, r1 - r0);
         }
     }
 }
