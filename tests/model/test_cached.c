@@ -22,11 +22,16 @@ static const int lengths[] = { 1,    2,    63,   64,   65,   127,  128,
                                1087, 1088, 1089, 2047, 2048, 2049, 2100 };
 enum { N_LENGTH = sizeof lengths / sizeof lengths[0] };
 
+/* The demo model is real and slow: few lengths. */
+static const int short_lengths[] = { 63, 64, 129 };
+
 struct setup {
     const char   *model;
     cag_precision precision;
     bool          kv_f32;
     const char   *codec;
+    const int    *length;
+    int           n_length;
 };
 
 /* The logits after the question and after each of N_STEP greedy tokens. */
@@ -129,7 +134,7 @@ static void check_length(const struct setup *u, const cag_model *m,
                          const struct outcome *cold, const char *path)
 {
     static const int threads[] = { 1, 2, 3, 5 }, chunks[] = { 1, 7, 64, 512 };
-    int n = lengths[i], company = i % 3;
+    int n = u->length[i], company = i % 3;
     cag_kvc *k = write_cache(source, m, n, u->codec, 64 << i % 4, path);
     cag_engine *e = mt_engine(m, threads[i % 4], chunks[i / 4 % 4],
                               u->precision, u->kv_f32);
@@ -182,18 +187,18 @@ static void check_setup(const struct setup *u)
 
     assert_non_null(path);
     mt_ids(ids, MAX_TOK, 11, mt_vocab(m));
-    OK(cag_session_prefill(source, ids, lengths[N_LENGTH - 1], NULL, err));
-    for (int i = 0; i < N_LENGTH; i++) {
-        int n = cag_session_n_tok(s), end = lengths[i] + N_QUESTION;
+    OK(cag_session_prefill(source, ids, u->length[u->n_length - 1], NULL, err));
+    for (int i = 0; i < u->n_length; i++) {
+        int n = cag_session_n_tok(s), end = u->length[i] + N_QUESTION;
         /* the last is one uninterrupted pass */
-        if (i == N_LENGTH - 1) {
+        if (i == u->n_length - 1) {
             OK(cag_session_truncate(s, 0, err));
             n = 0;
         }
         OK(cag_session_prefill(s, ids + n, end - n, &logits, err));
         outcome_set(&cold, 0, logits);
         steps(&cold, s, NULL, 0);
-        OK(cag_session_truncate(s, lengths[i], err));
+        OK(cag_session_truncate(s, u->length[i], err));
         check_length(u, m, source, ids, i, &cold, path);
     }
     unlink(path);
@@ -211,6 +216,23 @@ static void check_setup(const struct setup *u)
 static void run_setup(void **state)
 {
     check_setup(*state);
+}
+
+/* Skipped where `make model` has not run. */
+static void demo(void **state)
+{
+    static const struct setup u = {
+        "../../models/SmolLM2-135M-Instruct.Q4_1.gguf",
+        CAG_PRECISION_DEFAULT, false, "f16z", short_lengths,
+        sizeof short_lengths / sizeof short_lengths[0]
+    };
+    char path[256];
+
+    (void)state;
+    snprintf(path, sizeof path, GOLDEN "%s", u.model);
+    if (access(path, R_OK) != 0)
+        skip();
+    check_setup(&u);
 }
 
 /* --------------------------------------------------------- partial rebuild */
@@ -331,11 +353,16 @@ static void kernel_sets(void **state)
 int main(void)
 {
     static struct setup setups[] = {
-        { "models/llama.Q4_1.gguf", CAG_PRECISION_DEFAULT, false, "f16z" },
-        { "models/llama3.F16.gguf", CAG_PRECISION_DEFAULT, false, "f16" },
-        { "models/qwen3-tied.F32.gguf", CAG_PRECISION_EXACT, false, "f16" },
-        { "models/mistral.F16.gguf", CAG_PRECISION_DEFAULT, true, "f32" },
-        { "models/qwen2.F16.gguf", CAG_PRECISION_DEFAULT, false, "f16z" },
+        { "models/llama.Q4_1.gguf", CAG_PRECISION_DEFAULT, false, "f16z", lengths,
+          N_LENGTH },
+        { "models/llama3.F16.gguf", CAG_PRECISION_DEFAULT, false, "f16", lengths,
+          N_LENGTH },
+        { "models/qwen3-tied.F32.gguf", CAG_PRECISION_EXACT, false, "f16", lengths,
+          N_LENGTH },
+        { "models/mistral.F16.gguf", CAG_PRECISION_DEFAULT, true, "f32", lengths,
+          N_LENGTH },
+        { "models/qwen2.F16.gguf", CAG_PRECISION_DEFAULT, false, "f16z", lengths,
+          N_LENGTH },
     };
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(kernel_sets),
@@ -345,6 +372,7 @@ int main(void)
         cmocka_unit_test_prestate(run_setup, &setups[3]),
         cmocka_unit_test_prestate(run_setup, &setups[4]),
         cmocka_unit_test(rebuild),
+        cmocka_unit_test(demo),
     };
 
     return cmocka_run_group_tests_name("cached", tests, NULL, NULL);

@@ -183,12 +183,60 @@ static void steps(void **state)
               longest() < 2100 ? 65 : 1025, &tol);
 }
 
+/* ------------------------------------------------------- the demo model */
+
+/* Real text through real weights; skipped where `make model` has not run. */
+static void demo(void **state)
+{
+    static const struct tolerance tol = { 0.02, 0.05 };
+    jv *g = read_golden("demo");
+    const jv *prompts = jv_get(g, "prompts");
+    int n_vocab = (int)jv_get_int(g, "n_vocab", 0);
+    int max_n = getenv("CAG_TEST_LONG") != NULL ? 5000 : 300;
+    char path[256];
+
+    (void)state;
+    snprintf(path, sizeof path, "models/%s",
+             jv_str(jv_at(jv_get(g, "files"), 0), NULL));
+    if (access(path, R_OK) != 0) {
+        jv_free(g);
+        skip();
+    }
+    worst = 0.0;
+    cag_model *m = NULL;
+    OK(cag_model_open(path, CAG_MODEL_NO_TOKENIZER, &m, err));
+    cag_engine *e = mt_engine(m, 2, 0, CAG_PRECISION_DEFAULT, false);
+    cag_session *s = mt_session(e, NULL, 5000);
+    for (size_t i = 0; i < jv_count(prompts); i++) {
+        const jv *p = jv_at(prompts, i), *want = jv_get(p, "f16");
+        const char *what = jv_get_str(p, "text", "");
+        int n = (int)jv_count(jv_get(p, "ids"));
+        static int32_t ids[5000];
+        const float *logits;
+        if (n > max_n)
+            continue;
+        for (int t = 0; t < n; t++)
+            ids[t] = (int32_t)jv_int(jv_at(jv_get(p, "ids"), (size_t)t), -1);
+        OK(cag_session_truncate(s, 0, err));
+        OK(cag_session_prefill(s, ids, n, &logits, err));
+        check_logits(jv_get(want, "top"), logits, tol.logit, what, n);
+        check_logits(jv_get(want, "fixed"), logits, tol.logit, what, n);
+        check_next(s, logits, n_vocab, want, &tol, what);
+    }
+    print_message("worst difference %.3g\n", worst);
+    cag_session_free(s);
+    cag_engine_free(e);
+    cag_model_close(m);
+    jv_free(g);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(exact_f32),
         cmocka_unit_test(default_f16),
         cmocka_unit_test(steps),
+        cmocka_unit_test(demo),
     };
 
     return cmocka_run_group_tests_name("logits", tests, NULL, NULL);
