@@ -1,5 +1,6 @@
 /*
- * gemm_avx512.c - the prompt phase with 16-wide vectors; gemm_simd.h is the code.
+ * gemm_avx512.c - the prompt phase with 16-wide vectors; gemm_simd.h is the
+ * code.
  *
  * Bound by the two FMA ports: 14 rows x 2 vectors are 28 independent chains
  * and leave 4 of 32 registers for two vectors of tokens and a broadcast

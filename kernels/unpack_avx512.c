@@ -114,8 +114,9 @@ INLINE void blocks_q4k_q5k(float *out, const uint8_t *p, int n,
                 q[1] = _mm512_srli_epi32(q[0], 4);
                 for (int k = 0; k < 2; k++)
                     if (type == KT_Q5_K) {
+                        __m128i bit = _mm_set1_epi8((char)(1 << (j + k)));
                         uint16_t bits = (uint16_t)_mm_test_epi8_mask(
-                            load16(qh + h), _mm_set1_epi8((char)(1 << (j + k))));
+                            load16(qh + h), bit);
 
                         v_store(out + 32 * k + h,
                                 _mm512_permutex2var_ps(
