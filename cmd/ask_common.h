@@ -9,7 +9,6 @@
 struct ask_opts {
     cag_kb_opts    kb;
     cag_ask_params params;
-    const char    *path;
     bool           json, no_stream, usage, extract, chat;
     const char    *log;
     /* batch */
@@ -27,10 +26,17 @@ struct ask_stream {
 };
 bool ask_stream_text(void *ctx, const char *text, size_t n);
 
+/* Sums over the questions asked. */
+struct ask_figures {
+    int64_t n_asked, n_generated;
+    double  seconds;
+};
+
 /* Ask one question and print the answer the way o says; returns the exit
- * status.  chat may be NULL. */
+ * status.  chat and figures may be NULL. */
 int  ask_question(const struct ask_opts *o, cag_kb *kb, cag_chat *chat,
-                  const char *question, size_t n);
+                  const char *question, size_t n,
+                  struct ask_figures *figures);
 /* The line of -u. */
 void ask_print_usage(const cag_kb *kb, const cag_answer *a);
 /* The first fenced code block of text, or false. */

@@ -2,8 +2,8 @@
  * ask_interactive.c - questions typed one after the other.
  *
  * On a terminal lines are edited by libedit; from a pipe they are read as
- * they are and nothing but answers is printed.  A block between two lines of
- * three double quotes is one question.  The first Ctrl-C stops an answer.
+ * they are and nothing but answers is printed.  A block between three double
+ * quotes, on as many lines as there are, is one question.  The first Ctrl-C stops an answer.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +14,9 @@
 #include "cmd/ask_common.h"
 #include "cmd/ui.h"
 
+#define QUOTES "\"\"\""
+enum { N_QUOTES = 3 };
+
 struct talk {
     const struct ask_opts *o;
     cag_kb                *kb;
@@ -21,8 +24,8 @@ struct talk {
     bool                   tty;
     char                  *line;     /* not on a terminal */
     size_t                 cap;
-    int64_t                n_asked, n_generated;
-    double                 seconds;
+    bool                   holds_nul;
+    struct ask_figures     sum;
 };
 
 /* A line without its newline, heap; NULL at the end of input. */
@@ -36,33 +39,46 @@ static char *read_line(struct talk *t, const char *prompt)
     if (n < 0)
         return NULL;
     if (n && t->line[n - 1] == '\n')
-        t->line[n - 1] = 0;
+        t->line[--n] = 0;
+    t->holds_nul |= strlen(t->line) != (size_t)n;
     return strdup(t->line);
 }
 
-/* The lines up to the closing quotes, joined. */
-static char *read_block(struct talk *t)
+/* Does s end with the quotes?  If so they are removed. */
+static bool cut_quotes(char *s)
 {
-    char *all = strdup(""), *line;
-    size_t n = 0;
+    size_t n = strlen(s);
 
-    while (all && (line = read_line(t, "... ")) != NULL) {
-        size_t len = strlen(line);
-        bool end = !strcmp(line, "\"\"\"");
-        char *more = end ? NULL : realloc(all, n + len + 2);
+    if (n < N_QUOTES || strcmp(s + n - N_QUOTES, QUOTES))
+        return false;
+    s[n - N_QUOTES] = 0;
+    return true;
+}
 
-        if (more) {
-            memcpy(more + n, line, len);
-            more[n + len] = '\n';
-            more[n + len + 1] = 0;
-            n += len + 1;
-            all = more;
-        }
+/* The block that line begins: everything up to the closing quotes, or to the
+ * end of input.  Takes line over. */
+static char *read_block(struct talk *t, char *line)
+{
+    size_t n = strlen(line) - N_QUOTES;
+    bool end;
+
+    memmove(line, line + N_QUOTES, n + 1);
+    end = cut_quotes(line);
+    while (!end) {
+        char *next = read_line(t, "... "), *all = NULL;
+
+        if (!next)
+            break;
+        end = cut_quotes(next);
+        if (asprintf(&all, "%s%s%s", line, *line ? "\n" : "", next) < 0)
+            all = NULL;
+        free(next);
         free(line);
-        if (!more)
+        line = all;
+        if (!line)
             break;
     }
-    return all;
+    return line;
 }
 
 static void show_sources(const struct talk *t)
@@ -84,13 +100,13 @@ static void show_stats(const struct talk *t)
 
     fprintf(stderr, "%lld tokens cached, context %lld; %lld questions, %lld "
             "tokens generated, %.1f tokens/s\n", (long long)i->n_tok,
-            (long long)cag_kb_n_ctx(t->kb), (long long)t->n_asked,
-            (long long)t->n_generated,
-            t->seconds > 0 ? (double)t->n_generated / t->seconds : 0.0);
+            (long long)cag_kb_n_ctx(t->kb), (long long)t->sum.n_asked,
+            (long long)t->sum.n_generated,
+            t->sum.seconds > 0 ? (double)t->sum.n_generated / t->sum.seconds : 0.0);
 }
 
-/* Returns false to end. */
-static bool command(struct talk *t, const char *line)
+/* Returns false to end; a command that is none is an error in a script. */
+static bool command(struct talk *t, const char *line, int *status)
 {
     cag_error err = CAG_ERROR_INIT;
 
@@ -100,15 +116,18 @@ static bool command(struct talk *t, const char *line)
         show_sources(t);
     else if (!strcmp(line, "/stats"))
         show_stats(t);
-    else if (!strcmp(line, "/reset"))
-        t->chat ? cag_chat_reset(t->chat) : (void)0;
-    else if (!strcmp(line, "/chat")) {
+    else if (!strcmp(line, "/reset")) {
+        if (t->chat)
+            cag_chat_reset(t->chat);
+    } else if (!strcmp(line, "/chat")) {
         if (!t->chat && cag_chat_new(t->kb, &t->chat, &err))
-            ui_error(&err);
+            *status = ui_error(&err);
         else
-            fprintf(stderr, "turns are kept from now on; /reset forgets "
-                            "them\n");
-    } else
+            ui_note("turns are kept from now on; /reset forgets them");
+    } else if (strcmp(line, "/help") && !t->tty)
+        *status = ui_fail(CAG_E_USAGE, NULL, "unknown command '%s'; /help "
+                          "lists them", line);
+    else
         fprintf(stderr, "/sources  what was read    /stats  figures so far\n"
                 "/chat     keep turns       /reset  forget them\n"
                 "/quit     end (or Ctrl-D)  \"\"\"     begin and end a block\n");
@@ -120,13 +139,13 @@ static int ask(struct talk *t, const char *question)
     int status;
 
     ui_catch(true);
-    status = ask_question(t->o, t->kb, t->chat, question, strlen(question));
+    status = ask_question(t->o, t->kb, t->chat, question, strlen(question),
+                          &t->sum);
     if (ui_caught() && t->tty) {
         ui_forget_signal();      /* it stopped the answer, not the program */
         status = UI_OK;
     }
     ui_catch(false);
-    t->n_asked++;
     return status;
 }
 
@@ -143,11 +162,10 @@ int ask_interactive(const struct ask_opts *o, cag_kb *kb)
     while (!ui_caught() && (line = read_line(&t, "> ")) != NULL) {
         bool go = true;
 
-        if (!strcmp(line, "\"\"\"")) {
-            free(line);
-            line = read_block(&t);
-            if (!line)
-                break;
+        if (!strncmp(line, QUOTES, N_QUOTES) &&
+            !(line = read_block(&t, line))) {
+            status = ui_fail(CAG_E_NOMEM, NULL, "out of memory");
+            break;
         }
         if (line[strspn(line, " \t\r\n")] == 0) {
             free(line);
@@ -155,8 +173,12 @@ int ask_interactive(const struct ask_opts *o, cag_kb *kb)
         }
         if (t.tty)
             add_history(line);
-        if (line[0] == '/' && !strchr(line, ' ')) {
-            go = command(&t, line);
+        if (t.holds_nul) {
+            status = ui_fail(CAG_E_FORMAT, NULL,
+                             "the question holds a NUL byte, expected text");
+            t.holds_nul = false;
+        } else if (line[0] == '/' && !line[strcspn(line, " \n")]) {
+            go = command(&t, line, &status);
         } else {
             int s = ask(&t, line);
 

@@ -18,9 +18,9 @@ bool ask_stream_text(void *ctx, const char *text, size_t n)
 {
     struct ask_stream *s = ctx;
 
-    if (!s->off) {
+    if (!s->off && n) {
         ui_put_text(stdout, text, n);
-        s->failed = fflush(stdout) != 0;
+        s->failed = !ui_flush_stdout();
         s->printed += n;
     }
     return !s->failed && !ui_caught();
@@ -51,15 +51,14 @@ void ask_print_usage(const cag_kb *kb, const cag_answer *a)
     fprintf(stderr,
             "%s: %lld cached + %lld prompt tokens, %lld generated; load "
             "%.3f s, question %.3f s, first token %.3f s, %.1f tokens/s; "
-            "cache %s %s mapped, %s private; header and sections verified, "
-            "chunks on use; %s, %s\n",
+            "cache %s %s mapped, %s private; verified: %s; %s, %s\n",
             ui.tool, (long long)a->n_cached, (long long)a->n_prompt,
             (long long)a->n_generated, cag_kb_load_s(kb), a->prefill_s,
             cag_kb_load_s(kb) + a->first_s,
             more > 0 && a->decode_s > 0 ? (double)more / a->decode_s : 0.0,
             i->codec, ui_size(mapped, cag_kb_mapped_bytes(kb)),
-            ui_size(private, cag_kb_private_bytes(kb)), cag_kb_device(kb),
-            cag_kb_kernels(kb));
+            ui_size(private, cag_kb_private_bytes(kb)), cag_kb_verified(kb),
+            cag_kb_device(kb), cag_kb_kernels(kb));
 }
 
 static int append_log(const char *path, const char *line)
@@ -79,6 +78,18 @@ static int append_log(const char *path, const char *line)
     if (fd >= 0)
         close(fd);
     return ok ? UI_OK : UI_IOERR;
+}
+
+static void warn_cut(const cag_kb *kb, const cag_answer *a)
+{
+    int64_t n_ctx = cag_kb_n_ctx(kb);
+
+    if (a->n_cached + a->n_prompt + a->n_generated < n_ctx)
+        ui_warn("the answer was cut after %lld tokens; -n allows more",
+                (long long)a->n_generated);
+    else
+        ui_warn("the answer was cut after %lld tokens: the context of %lld "
+                "is full", (long long)a->n_generated, (long long)n_ctx);
 }
 
 static int print_answer(const struct ask_opts *o, cag_kb *kb,
@@ -105,21 +116,20 @@ static int print_answer(const struct ask_opts *o, cag_kb *kb,
             ui_put_text(stdout, a->text + s->printed, a->size - s->printed);
         putchar('\n');
     }
-    if (fflush(stdout) != 0)
+    if (!ui_flush_stdout())
         status = UI_IOERR;
-    if (o->log)
-        status = append_log(o->log, row);
+    if (o->log && append_log(o->log, row))
+        status = UI_IOERR;
     cag_free(row);
     if (!strcmp(a->finish, "length"))
-        ui_warn("the answer was cut after %lld tokens; -n allows more",
-                (long long)a->n_generated);
+        warn_cut(kb, a);
     if (o->usage)
         ask_print_usage(kb, a);
     return status;
 }
 
 int ask_question(const struct ask_opts *o, cag_kb *kb, cag_chat *chat,
-                 const char *question, size_t n)
+                 const char *question, size_t n, struct ask_figures *figures)
 {
     struct ask_stream s = { o->no_stream || o->json || o->extract, 0, false };
     cag_error err = CAG_ERROR_INIT;
@@ -131,10 +141,15 @@ int ask_question(const struct ask_opts *o, cag_kb *kb, cag_chat *chat,
     int status;
 
     ui_progress_end();
+    if (figures) {
+        figures->n_asked++;
+        figures->n_generated += a.n_generated;
+        figures->seconds += a.first_s + a.decode_s;
+    }
     if (st) {
         if (s.printed)
             putchar('\n');
-        fflush(stdout);
+        ui_flush_stdout();
         cag_answer_release(&a);
         return s.failed ? UI_IOERR : ui_error(&err);
     }

@@ -132,7 +132,7 @@ static void fill(struct ask_opts *a)
     a->log = o.log;
     a->batch = o.batch;
     a->output = o.output && strcmp(o.output, "-") ? o.output : NULL;
-    a->format = o.format;
+    a->format = o.batch && o.json ? 2 : o.format;
     a->parallel = o.parallel;
     a->resume = o.resume;
     a->unordered = o.unordered;
@@ -147,13 +147,24 @@ static void check_usage(char **word)
 
     if (talk && (word[1] || o.file || o.batch))
         opt_fail("-i and --chat take no other question");
+    if (talk && o.dry_run)
+        opt_fail("--dry-run takes one question, or --batch");
+    if (o.json && o.extract)
+        opt_fail("--json and -x exclude each other");
+    for (int i = 0; i < o.stop.n; i++)
+        if (!o.stop.item[i][0])
+            opt_fail("option '--stop': the text is empty");
     if (o.batch && (word[1] || o.file))
         opt_fail("--batch takes its questions from the file only");
+    if (o.batch && (o.extract || o.log))
+        opt_fail("-x and --log do not go with --batch");
+    if (o.batch && o.json && o.format == 1)
+        opt_fail("--json and --output-format text exclude each other");
     if (!o.batch && (o.output || o.resume || o.unordered || o.fail_fast ||
-                     o.parallel || o.format))
-        opt_fail("-o, -j, --resume, --unordered, --fail-fast and "
-                 "--output-format belong to --batch");
-    if (o.resume && !o.output)
+                     o.parallel || o.format || o.max_errors))
+        opt_fail("-o, -j, --resume, --unordered, --fail-fast, --max-errors "
+                 "and --output-format belong to --batch");
+    if (o.resume && (!o.output || !strcmp(o.output, "-")))
         opt_fail("--resume needs -o FILE");
     if (o.resume && o.unordered)
         opt_fail("--resume and --unordered exclude each other");
@@ -173,15 +184,17 @@ static void check_usage(char **word)
 static char *get_question(char **word, size_t *n, int *status)
 {
     cag_error err = CAG_ERROR_INIT;
-    char *text = NULL, *q;
-    size_t size = 0, text_n = 0;
+    const char *text = NULL;
+    char *q;
+    size_t size = 0, text_n;
     bool from_stdin = !word[0] && !o.file && !isatty(0);
 
     if ((o.file || from_stdin) &&
-        cag_read_file(o.file ? o.file : "-", &text, &text_n, &err)) {
+        cag_read_text(o.file ? o.file : "-", &text, &err)) {
         *status = ui_error(&err);
         return NULL;
     }
+    text_n = text ? strlen(text) : 0;
     while (text_n && (text[text_n - 1] == '\n' || text[text_n - 1] == '\r'))
         text_n--;
     if (!word[0] && !text)
@@ -207,7 +220,7 @@ static char *get_question(char **word, size_t *n, int *status)
         *n += text_n;
         q[*n] = 0;
     }
-    cag_free(text);
+    cag_free((void *)(uintptr_t)text);
     return q;
 }
 
@@ -280,7 +293,7 @@ int main(int argc, char **argv)
         status = show_prompt(kb, question, n);
     else if (!status) {
         ui_catch(true);
-        status = ask_question(&a, kb, NULL, question, n);
+        status = ask_question(&a, kb, NULL, question, n, NULL);
         ui_catch(false);
     }
     cag_kb_close(kb);

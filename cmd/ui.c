@@ -148,8 +148,7 @@ static void say(const char *colour, const char *label, const char *text)
     bool on = colour && coloured();
 
     ui_progress_end();
-    if (fflush(stdout) != 0) /* on a terminal the order is what happened */
-        stdout_sys = errno;
+    ui_flush_stdout();       /* on a terminal the order is what happened */
     fprintf(stderr, "%s%s:%s %s%s\n", on ? colour : "", ui.tool,
             on ? "\033[0m" : "", label, text);
 }
@@ -278,12 +277,21 @@ int ui_fail(cag_status status, const char *file, const char *fmt, ...)
     return ui_error(&err);
 }
 
+bool ui_flush_stdout(void)
+{
+    if (fflush(stdout) == 0)
+        return !ferror(stdout);
+    stdout_sys = errno;
+    return false;
+}
+
 int ui_close_stdout(int status)
 {
     bool bad = ferror(stdout) != 0;
 
     ui_progress_end();
-    if (fflush(stdout) != 0 || (!bad && close(1) != 0)) {
+    bad |= !ui_flush_stdout();
+    if (!bad && close(1) != 0) {
         stdout_sys = errno;
         bad = true;
     }

@@ -50,6 +50,9 @@ void ui_verbose(int level, const char *fmt, ...) UI_PRINTF(2, 3);
 int  ui_fail(cag_status status, const char *file, const char *fmt, ...)
     UI_PRINTF(3, 4);
 
+/* Flush stdout; false when something could not be written, now or earlier.
+ * ui_close_stdout says so in the end. */
+bool ui_flush_stdout(void);
 /* Flush and close stdout.  Returns status, or 74 after a failed write; ends
  * by the signal if one was caught. */
 int ui_close_stdout(int status);

@@ -188,6 +188,9 @@ CAG_API const char *cag_kb_device(const cag_kb *kb);
 CAG_API int64_t     cag_kb_n_ctx(const cag_kb *kb);
 CAG_API int         cag_kb_sources_unseen(const cag_kb *kb);
 CAG_API double      cag_kb_load_s(const cag_kb *kb);
+/* what was checked of the file: "sections and used chunks" or "every digest";
+ * static */
+CAG_API const char *cag_kb_verified(const cag_kb *kb);
 /* bytes of K and V of the prefix: held privately; mapped and shared */
 CAG_API uint64_t    cag_kb_private_bytes(const cag_kb *kb);
 CAG_API uint64_t    cag_kb_mapped_bytes(const cag_kb *kb);
@@ -215,8 +218,9 @@ typedef struct cag_answer {
 } cag_answer;
 CAG_API void cag_answer_release(cag_answer *a);
 
-/* Called with answer text as it becomes final (whole UTF-8 characters);
- * false stops the answer (CAG_E_CANCELLED, *out filled so far). */
+/* Called with answer text as it becomes final (whole UTF-8 characters), and
+ * with size 0 between tokens that bring none; false stops the answer
+ * (CAG_E_CANCELLED, *out filled so far). */
 typedef bool (*cag_text_fn)(void *ctx, const char *text, size_t size);
 
 /*
@@ -251,6 +255,9 @@ CAG_API cag_status cag_kb_prompt(cag_kb *kb, const char *question,
                                  size_t size, bool think,
                                  cag_prompt_view *out, cag_error *err);
 
+/* Does the template know a switch for thinking?  Else think changes nothing. */
+CAG_API bool cag_kb_knows_thinking(const cag_kb *kb);
+
 /* One line of JSON (heap, no newline) for an answer; id may be NULL. */
 CAG_API char *cag_answer_json(const cag_kb *kb, const cag_answer *a,
                               const char *question, size_t size,
@@ -265,8 +272,12 @@ typedef struct cag_batch_opts {
     bool  fail_fast;
     bool  check_only;          /* --dry-run: check rows, answer none        */
     int   format;              /* 0 as the input, 1 text, 2 jsonl           */
+    const char *name;          /* of the input, for notes; or NULL          */
     /* rows already answered, as one JSONL text (--resume), or NULL */
     const char *done; size_t done_size;
+    /* May the next line be had without waiting?  Asked while rows are being
+     * answered; NULL = always. */
+    bool (*ready)(void *ctx);
 } cag_batch_opts;
 
 typedef struct cag_batch_report {
@@ -282,6 +293,12 @@ typedef const char *(*cag_line_fn)(void *ctx, size_t *size, cag_error *err);
 typedef cag_status (*cag_row_fn)(void *ctx, const char *row, size_t size,
                                  bool failed, cag_error *err);
 
+/*
+ * Answer rows until the input ends.  A bad row is reported in its place and
+ * ends nothing.  Equal greedy questions are answered once, as long as the
+ * first is among the last few hundred; memory does not grow with the input,
+ * except for done and, with check_only, the ids.
+ */
 CAG_API cag_status cag_kb_batch(cag_kb *kb, const cag_batch_opts *o,
                                 cag_line_fn in, cag_row_fn out, void *ctx,
                                 cag_batch_report *r, cag_error *err);

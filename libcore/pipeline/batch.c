@@ -7,16 +7,18 @@
  * unordered), so memory is bounded by the window whatever the input's length.
  * An answer does not depend on its neighbours (session.h), so none of this
  * changes a byte of it.
+ *
+ * While rows are running the input is read only as far as it is there: a
+ * coprocess that waits for each answer is served like a file.
  */
-#include <stdlib.h>
 #include <string.h>
 
+#include "pipeline/batch_known.h"
 #include "pipeline/kb.h"
 #include "pipeline/notes.h"
 #include "pipeline/row.h"
 #include "pipeline/turn.h"
 #include "util/error.h"
-#include "util/hash.h"
 #include "util/mem.h"
 
 #define MAX_PARALLEL 256
@@ -32,12 +34,6 @@ struct slot {
     char            key[17];
 };
 
-/* Rows of an earlier, interrupted run, by line number. */
-struct done_rows {
-    struct done_row { int64_t line; const char *text; size_t size; } *v;
-    size_t n;
-};
-
 struct batch {
     cag_kb               *kb;
     const cag_batch_opts *o;
@@ -49,103 +45,12 @@ struct batch {
     int                   n_slot, head, n_used, n_running, parallel;
     int64_t               line;
     bool                  jsonl_in, jsonl_out, know_format, end, stop;
-    struct done_rows      done;
+    struct known          known;
     cag_session         **step_s;   /* [parallel] scratch of a step         */
     int32_t              *step_id;
     const float         **step_logits;
     int                  *step_slot;
 };
-
-/* ---------------------------------------------------------------- resume */
-
-static int64_t line_of(const jv *row)
-{
-    return jv_type(row) == JV_OBJECT ? jv_get_int(row, "line", 0) : 0;
-}
-
-static int by_line(const void *a, const void *b)
-{
-    const struct done_row *x = a, *y = b;
-
-    return (x->line > y->line) - (x->line < y->line);
-}
-
-static cag_status load_done(struct batch *b, cag_error *err)
-{
-    const char *p = b->o->done, *end = p ? p + b->o->done_size : NULL;
-    size_t cap = 0;
-
-    while (p && p < end) {
-        const char *nl = memchr(p, '\n', (size_t)(end - p));
-        jv *row = NULL;
-
-        if (!nl)
-            break;                  /* a torn last line is not a row */
-        if (jv_parse(p, (size_t)(nl - p), NULL, &row, NULL) == CAG_OK &&
-            line_of(row) > 0 && !jv_get(row, "error")) {
-            if (b->done.n == cap) {
-                size_t more = cap ? 2 * cap : 256;
-                void *v = mem_realloc(b->done.v, more * sizeof *b->done.v);
-
-                if (!v) {
-                    jv_free(row);
-                    return cag_fail_nomem(err, "rows to resume");
-                }
-                b->done.v = v;
-                cap = more;
-            }
-            b->done.v[b->done.n++] = (struct done_row){
-                line_of(row), p, (size_t)(nl + 1 - p)
-            };
-        }
-        jv_free(row);
-        p = nl + 1;
-    }
-    if (b->done.n)
-        qsort(b->done.v, b->done.n, sizeof *b->done.v, by_line);
-    return CAG_OK;
-}
-
-static bool same_json(const jv *a, const jv *b)
-{
-    struct buf x = BUF_INIT, y = BUF_INIT;
-    bool same;
-
-    if (!a || !b)
-        return a == b;
-    jv_dump(a, &x);
-    jv_dump(b, &y);
-    same = !buf_failed(&x) && !buf_failed(&y) && x.size == y.size &&
-           !memcmp(x.data, y.data, x.size);
-    buf_free(&x);
-    buf_free(&y);
-    return same;
-}
-
-/* The row as an earlier run answered it, or NULL: id, question, cache and
- * options must all be equal. */
-static const struct done_row *find_done(const struct batch *b,
-                                        const struct slot *s)
-{
-    struct done_row want = { s->row.line, NULL, 0 }, *d;
-    jv *row = NULL;
-    size_t n = 0;
-    const char *q;
-    bool same;
-
-    d = b->done.n ? bsearch(&want, b->done.v, b->done.n, sizeof want,
-                            by_line) : NULL;
-    if (!d || jv_parse(d->text, d->size - 1, NULL, &row, NULL))
-        return NULL;
-    q = jv_str(jv_get(row, "question"), &n);
-    same = q && n == s->row.size && !memcmp(q, s->row.question, n) &&
-           !strcmp(jv_get_str(row, "options", ""), s->key) &&
-           same_json(jv_get(row, "id"), jv_get(s->row.input, "id")) &&
-           same_json(jv_get(row, "custom_id"),
-                     jv_get(s->row.input, "custom_id"));
-    jv_free(row);
-    return same ? d : NULL;
-}
 
 /* ------------------------------------------------------------------ rows */
 
@@ -197,6 +102,8 @@ static cag_status finish_turn(struct batch *b, struct slot *s, cag_error *err)
     b->n_running--;
     b->r->n_generated += a.n_generated;
     st = complete(b, s, &a, err);
+    if (!st)
+        known_add(&b->known, &s->row, s->key, &a);
     /* equal greedy questions are answered once */
     for (int i = 0; i < b->n_used && !st; i++) {
         struct slot *t = slot_at(b, i);
@@ -206,16 +113,6 @@ static cag_status finish_turn(struct batch *b, struct slot *s, cag_error *err)
     }
     cag_answer_release(&a);
     return st;
-}
-
-static bool same_params(const cag_ask_params *p, const cag_ask_params *q)
-{
-    if (p->max_tok != q->max_tok || p->n_stop != q->n_stop)
-        return false;
-    for (int i = 0; i < p->n_stop; i++)
-        if (strcmp(p->stop[i], q->stop[i]))
-            return false;
-    return true;
 }
 
 /* A running row with the same question, or -1. */
@@ -228,55 +125,49 @@ static int find_twin(const struct batch *b, const struct slot *s)
 
         if (t != s && t->state == SLOT_RUNNING && t->row.size == s->row.size &&
             !memcmp(t->row.question, s->row.question, s->row.size) &&
-            same_params(&t->row.params, &s->row.params))
+            !strcmp(t->key, s->key))
             return i;
     }
     return -1;
 }
 
-static cag_status start_row(struct batch *b, struct slot *s, cag_error *err)
+/* --dry-run: would this row be answered? */
+static cag_status check_row(struct batch *b, struct slot *s, cag_error *err)
+{
+    cag_error why = CAG_ERROR_INIT;
+    cag_prompt_view v;
+    int64_t first;
+    cag_status st = known_id(&b->known, &s->row, &first, err);
+
+    if (st)
+        return st;
+    st = cag_kb_prompt(b->kb, s->row.question, s->row.size,
+                       s->row.params.think, &v, &why);
+    if (!st && v.room < 1)
+        st = cag_fail(&why, CAG_E_LIMIT, NULL, -1,
+                      "the question does not fit: %lld tokens of knowledge + "
+                      "%lld of question, the context has %lld",
+                      (long long)v.n_cached, (long long)v.n_prompt,
+                      (long long)b->kb->n_ctx);
+    else if (!st && first)
+        st = cag_fail(&why, CAG_E_FORMAT, NULL, -1,
+                      "the id was given before, on line %lld",
+                      (long long)first);
+    cag_free(v.text);
+    if (st && !is_row_error(st))
+        return cag_error_copy(err, &why);
+    if (st)
+        return fail_row(b, s, &why, err);
+    s->state = SLOT_DONE;
+    return CAG_OK;
+}
+
+static cag_status run_row(struct batch *b, struct slot *s, cag_error *err)
 {
     cag_ids ids = CAG_IDS_INIT;
     cag_error why = CAG_ERROR_INIT;
-    const struct done_row *d;
     cag_status st;
 
-    if (s->row.error.status)
-        return complete(b, s, NULL, err);
-    st = row_options_key(b->kb, &s->row.params, s->key, err);
-    if (st)
-        return st;
-    if (b->o->check_only) {
-        cag_prompt_view v;
-
-        st = cag_kb_prompt(b->kb, s->row.question, s->row.size,
-                           s->row.params.think, &v, &why);
-        if (!st && v.room < 1)
-            st = cag_fail(&why, CAG_E_LIMIT, NULL, -1,
-                          "the question does not fit: %lld tokens of "
-                          "knowledge + %lld of question, the context has "
-                          "%lld", (long long)v.n_cached,
-                          (long long)v.n_prompt, (long long)b->kb->n_ctx);
-        cag_free(v.text);
-        if (st && !is_row_error(st))
-            return cag_error_copy(err, &why);
-        if (st)
-            return fail_row(b, s, &why, err);
-        s->state = SLOT_DONE;
-        return CAG_OK;
-    }
-    d = find_done(b, s);
-    if (d) {
-        buf_add(&s->out, d->text, d->size);
-        s->state = SLOT_DONE;
-        b->r->n_resumed++;
-        return buf_failed(&s->out) ? cag_fail_nomem(err, "row") : CAG_OK;
-    }
-    s->twin = find_twin(b, s);
-    if (s->twin >= 0) {
-        s->state = SLOT_WAITING;
-        return CAG_OK;
-    }
     st = prompt_question_encode(&b->kb->tail, b->kb->tok, s->row.question,
                                 s->row.size, s->row.params.think, &ids, &why);
     if (!st) {
@@ -291,6 +182,34 @@ static cag_status start_row(struct batch *b, struct slot *s, cag_error *err)
     s->state = SLOT_RUNNING;
     b->n_running++;
     return s->turn.finish ? finish_turn(b, s, err) : CAG_OK;
+}
+
+static cag_status start_row(struct batch *b, struct slot *s, cag_error *err)
+{
+    const cag_answer *recent;
+    cag_answer earlier;
+    cag_status st;
+
+    if (s->row.error.status)
+        return complete(b, s, NULL, err);
+    if (b->o->check_only)
+        return check_row(b, s, err);
+    st = row_options_key(b->kb, &s->row.params, s->key, err);
+    if (st)
+        return st;
+    if (known_earlier(&b->known, &s->row, s->key, &earlier)) {
+        b->r->n_resumed++;
+        st = complete(b, s, &earlier, err);
+        cag_answer_release(&earlier);
+        return st;
+    }
+    recent = known_recent(&b->known, &s->row, s->key);
+    if (recent)
+        return complete(b, s, recent, err);
+    s->twin = find_twin(b, s);
+    if (s->twin >= 0)
+        return CAG_OK;                       /* SLOT_WAITING, as fill left it */
+    return run_row(b, s, err);
 }
 
 static bool is_blank(const char *s, size_t n)
@@ -311,14 +230,20 @@ static cag_status fill(struct batch *b, cag_error *err)
         struct slot *s = slot_at(b, b->n_used);
         cag_error why = CAG_ERROR_INIT;
         size_t size;
-        const char *text = b->in(b->ctx, &size, &why);
+        const char *text;
 
+        if (b->n_running && b->o->ready && !b->o->ready(b->ctx))
+            break;
+        text = b->in(b->ctx, &size, &why);
         if (!text) {
             b->end = true;
             st = why.status ? cag_error_copy(err, &why) : CAG_OK;
             break;
         }
-        b->line++;
+        if (++b->line == 1 && size >= 3 && !memcmp(text, "\xef\xbb\xbf", 3)) {
+            text += 3;
+            size -= 3;
+        }
         if (size && text[size - 1] == '\r')
             size--;
         if (is_blank(text, size))
@@ -376,7 +301,9 @@ static cag_status emit(struct batch *b, struct slot *s, cag_error *err)
     b->r->n_failed += failed;
     b->r->n_ok += !failed;
     if (failed)
-        note(&b->kb->hooks, CAG_NOTE_WARN, "%s", s->row.error.msg);
+        note(&b->kb->hooks, CAG_NOTE_WARN, "%s%s%s",
+             b->o->name ? b->o->name : "", b->o->name ? ": " : "",
+             s->row.error.msg);
     if (s->out.size)
         st = b->out(b->ctx, s->out.data, s->out.size, failed, err);
     if (failed && b->o->fail_fast)
@@ -425,7 +352,7 @@ static cag_status set_up(struct batch *b, cag_error *err)
     if (!b->slot || !b->step_s || !b->step_id || !b->step_logits ||
         !b->step_slot)
         return cag_fail_nomem(err, "batch");
-    return load_done(b, err);
+    return known_init(&b->known, b->o->done, b->o->done_size, err);
 }
 
 cag_status cag_kb_batch(cag_kb *kb, const cag_batch_opts *o, cag_line_fn in,
@@ -461,7 +388,7 @@ cag_status cag_kb_batch(cag_kb *kb, const cag_batch_opts *o, cag_line_fn in,
     mem_free(b.step_id);
     mem_free(b.step_logits);
     mem_free(b.step_slot);
-    mem_free(b.done.v);
+    known_release(&b.known);
     r->seconds = now_s() - start;
     return st;
 }

@@ -8,7 +8,6 @@
 #include "pipeline/sources.h"
 #include "util/buf.h"
 #include "util/file.h"
-#include "util/text.h"
 
 cag_status cag_read_file(const char *path, char **data, size_t *size,
                          cag_error *err)
@@ -24,18 +23,14 @@ cag_status cag_read_file(const char *path, char **data, size_t *size,
 
 cag_status cag_read_text(const char *path, const char **text, cag_error *err)
 {
-    size_t n, bad;
+    size_t n;
     char *s;
     cag_status st = cag_read_file(path, &s, &n, err);
 
     if (st)
         return st;
-    if (!utf8_valid(s, n, &bad))
-        st = cag_fail(err, CAG_E_FORMAT, path, (int64_t)bad,
-                      "invalid UTF-8 (byte 0x%02x)", (unsigned char)s[bad]);
-    else if (strlen(s) != n)
-        st = cag_fail(err, CAG_E_FORMAT, path, (int64_t)strlen(s),
-                      "a NUL byte, expected text");
+    st = source_check_text(s, n, strcmp(path, "-") ? path : "standard input",
+                           err);
     if (st) {
         cag_free(s);
         return st;

@@ -105,6 +105,7 @@ cag_status cag_kb_open(const char *path, const cag_kb_opts *o, cag_kb **out,
     kb->places = o->places;
     kb->hooks = o->hooks;
     kb->no_cache = o->no_cache;
+    kb->verified_full = o->verify_full;
     st = cag_kvc_open(path, &kb->kvc, err);
     if (st)
         goto out;
@@ -184,6 +185,16 @@ int cag_kb_sources_unseen(const cag_kb *kb)
 double cag_kb_load_s(const cag_kb *kb)
 {
     return kb->load_s;
+}
+
+const char *cag_kb_verified(const cag_kb *kb)
+{
+    return kb->verified_full ? "every digest" : "sections and used chunks";
+}
+
+bool cag_kb_knows_thinking(const cag_kb *kb)
+{
+    return kb->tail.knows_thinking;
 }
 
 uint64_t cag_kb_private_bytes(const cag_kb *kb)

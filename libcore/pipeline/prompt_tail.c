@@ -238,6 +238,9 @@ cag_status prompt_question_encode(const struct prompt_tail *p,
     if (!utf8_valid(question, size, &bad))
         return cag_fail(err, CAG_E_FORMAT, NULL, (int64_t)bad,
                         "the question is not valid UTF-8 (byte %zu)", bad);
+    if (size && memchr(question, 0, size))
+        return cag_fail(err, CAG_E_FORMAT, NULL, -1,
+                        "the question holds a NUL byte, expected text");
     chat_strip(question, &n, CHAT_TRIM_LEFT | CHAT_TRIM_RIGHT);
     if (n == 0)
         return cag_fail(err, CAG_E_FORMAT, NULL, -1, "the question is empty");

@@ -238,6 +238,30 @@ cag_status row_write(const cag_kb *kb, const struct row *r,
     return ok && !buf_failed(out) ? CAG_OK : cag_fail_nomem(err, "row");
 }
 
+bool row_read_answer(const jv *row, cag_answer *a)
+{
+    const jv *usage = jv_get(row, "usage");
+    const char *text, *why = jv_get_str(row, "reasoning", NULL);
+    const char *finish = jv_get_str(row, "finish_reason", "");
+
+    memset(a, 0, sizeof *a);
+    text = jv_str(jv_get(row, "answer"), &a->size);
+    if (jv_get(row, "error") || !text || !usage)
+        return false;
+    a->finish = !strcmp(finish, "length") ? "length" : "stop";
+    a->refused = jv_get_bool(row, "refused", false);
+    a->n_cached = jv_get_int(usage, "cached_tokens", 0);
+    a->n_prompt = jv_get_int(usage, "prompt_tokens", 0) - a->n_cached;
+    a->n_generated = jv_get_int(usage, "generated_tokens", 0);
+    a->first_s = jv_get_num(row, "seconds", 0);
+    a->text = mem_strndup(text, a->size);
+    a->reasoning = why ? mem_strdup(why) : NULL;
+    if (a->text && (!why || a->reasoning))
+        return true;
+    cag_answer_release(a);
+    return false;
+}
+
 void row_write_text(const cag_answer *a, struct buf *out)
 {
     size_t begin = out->size;
@@ -262,7 +286,8 @@ char *cag_answer_json(const cag_kb *kb, const cag_answer *a,
               (!id || jv_set_str(o, "id", id)) &&
               jv_set(o, "question", jv_new_str(question, size)) &&
               add_answer(o, kb, a, key) &&
-              jv_set_int(o, "sources_unseen", kb->n_unseen);
+              jv_set_int(o, "sources_unseen", kb->n_unseen) &&
+              jv_set_str(o, "verified", cag_kb_verified(kb));
 
     if (ok)
         jv_dump(o, &b);

@@ -3,7 +3,7 @@
  *
  * An output row carries the input row's own fields along; ours are schema,
  * line, id, question, answer, refused, finish_reason, usage, content_id,
- * options, seconds, or error.  "options" is a short digest of everything
+ * options, seconds, or error (an input field of such a name is not copied).  "options" is a short digest of everything
  * besides the question that decides an answer, for --resume.
  */
 #ifndef PIPELINE_ROW_H
@@ -39,6 +39,9 @@ cag_status row_options_key(const cag_kb *kb, const cag_ask_params *p,
 cag_status row_write(const cag_kb *kb, const struct row *r,
                      const cag_answer *a, const char *key, struct buf *out,
                      cag_error *err);
+/* The answer that an output row holds; false if it holds none, or not one of
+ * ours.  *a is released by the caller. */
+bool       row_read_answer(const jv *row, cag_answer *a);
 /* The answer on one line of text; an empty line for an error. */
 void       row_write_text(const cag_answer *a, struct buf *out);
 

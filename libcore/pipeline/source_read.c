@@ -96,7 +96,7 @@ static cag_status fail_encoding(const char *shown, size_t off,
                     what, encoding, name, name);
 }
 
-static cag_status check_text(const char *text, size_t n, const char *shown,
+cag_status source_check_text(const char *text, size_t n, const char *shown,
                              cag_error *err)
 {
     const char *nul = n ? memchr(text, 0, n) : NULL;
@@ -161,7 +161,7 @@ static cag_status take_text(struct source *v, const char *shown,
         p += 3;
         n -= 3;
     }
-    st = check_text(p, n, shown, err);
+    st = source_check_text(p, n, shown, err);
     if (st)
         return st;
     if (drop_front_matter) {

@@ -44,6 +44,10 @@ cag_status source_expand(const cag_source_spec *spec, int n_spec,
 cag_status source_read(const cag_source_spec *spec, int n_spec,
                        bool drop_front_matter, const cag_hooks *hooks,
                        struct source_set *out, cag_error *err);
+/* UTF-8 without NUL bytes, or CAG_E_FORMAT that names what it seems to be and
+ * the command that converts it. */
+cag_status source_check_text(const char *text, size_t n, const char *shown,
+                             cag_error *err);
 void       source_release(struct source_set *s);
 
 #endif

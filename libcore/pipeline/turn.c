@@ -120,6 +120,12 @@ cag_status turn_run(struct turn *t, cag_error *err)
         st = cag_session_step(&t->session, &t->next, 1, &logits, err);
         if (!st)
             st = turn_advance(t, logits, err);
+        /* thinking, or text that is held back, must be stoppable too */
+        if (!st && !t->finish && t->answer.fn &&
+            !t->answer.fn(t->answer.ctx, "", 0)) {
+            t->answer.cancelled = true;
+            over(t, "cancelled");
+        }
     }
     return st;
 }
