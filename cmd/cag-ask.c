@@ -151,6 +151,8 @@ static void check_usage(char **word)
         opt_fail("--dry-run takes one question, or --batch");
     if (o.json && o.extract)
         opt_fail("--json and -x exclude each other");
+    if (o.top_p <= 0)
+        opt_fail("option '--top-p': 0 is out of range, expected more than 0");
     for (int i = 0; i < o.stop.n; i++)
         if (!o.stop.item[i][0])
             opt_fail("option '--stop': the text is empty");
@@ -285,6 +287,9 @@ int main(int argc, char **argv)
             status = ui_error(&err);
         ui_catch(false);
     }
+    if (!status && o.think && !cag_kb_knows_thinking(kb))
+        ui_warn("the cache's chat template has no switch for thinking; "
+                "--think changes nothing");
     if (!status && o.batch)
         status = ask_batch(&a, kb);
     else if (!status && talk)

@@ -191,23 +191,43 @@ struct hunt {
     cag_error      other;      /* the first that was another model */
 };
 
+/* The first file that is not the recorded one, with both digests. */
+static cag_status fail_other(const struct hunt *h, const char *path,
+                             const struct locate_files *f, const jv *recorded,
+                             cag_error *err)
+{
+    char hex[2 * SHA256_SIZE + 1];
+    const char *want = "";
+    int i = 0;
+
+    for (; i < f->n; i++) {
+        hash_hex(f->v[i].sha256, SHA256_SIZE, hex);
+        want = jv_get_str(jv_at(recorded, (size_t)i), "sha256", "no such file");
+        if (strcmp(hex, want))
+            break;
+    }
+    if (i == f->n)
+        return cag_fail(err, CAG_E_MISMATCH, path, -1,
+                        "another model than the cache's (%s): %d files, the "
+                        "cache was made with %zu",
+                        cag_kvc_get_info(h->k)->model_name, f->n,
+                        jv_count(recorded));
+    return cag_fail(err, CAG_E_MISMATCH, path, -1,
+                    "another model than the cache's (%s): %s has SHA-256 "
+                    "%.16s..., the cache was made with %.16s...",
+                    cag_kvc_get_info(h->k)->model_name, f->v[i].name, hex,
+                    want);
+}
+
 /* CAG_OK: it is the one.  CAG_E_MISMATCH: it is another.  Else unreadable. */
 static cag_status try_path(struct hunt *h, const char *path, cag_error *err)
 {
     const jv *recorded = jv_get(jv_get(kvc_meta(h->k), "model"), "files");
     struct locate_files f = { NULL, 0 };
-    char hex[2 * SHA256_SIZE + 1];
     cag_status st = locate_model_files(path, h->mem, &f, err);
 
-    if (!st && !locate_same_files(&f, recorded)) {
-        hash_hex(f.v[0].sha256, SHA256_SIZE, hex);
-        st = cag_fail(err, CAG_E_MISMATCH, path, -1,
-                      "another model than the cache's: this one has SHA-256 "
-                      "%.16s... (%s), the cache was made with %.16s... (%s)",
-                      hex, f.v[0].name,
-                      jv_get_str(jv_at(recorded, 0), "sha256", "?"),
-                      cag_kvc_get_info(h->k)->model_name);
-    }
+    if (!st && !locate_same_files(&f, recorded))
+        st = fail_other(h, path, &f, recorded, err);
     locate_files_release(&f);
     return st;
 }
@@ -318,7 +338,7 @@ cag_status locate_model(const cag_kvc *k, const char *wanted,
     else if (!st)
         st = cag_fail(err, CAG_E_MISSING, info->path, -1,
                       "the model of this cache (%s) was not found; tried: "
-                      "%s; name it with -m", info->model_name,
+                      "%s; name it with -m or CAG_MODEL", info->model_name,
                       h.tried.size ? h.tried.data : "nothing is recorded");
 out:
     buf_free(&h.tried);
