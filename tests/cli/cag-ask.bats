@@ -158,9 +158,9 @@ prompt() { cag-ask --dry-run --json "$@" qwen.kvc | jq -r .prompt; }
     printf '\xff\xfeh\0i\0' >utf16
     expect 65 cag-ask -f utf16 qwen.kvc
     refused "UTF-16" "iconv -f UTF-16"
-    printf 'a\0b' >nul
+    printf 'text\0b' >nul
     expect 65 cag-ask qwen.kvc <nul
-    refused "standard input: byte 1: a NUL byte"
+    refused "standard input: byte 4: a NUL byte"
     expect 66 cag-ask -f missing.txt qwen.kvc
     refused "missing.txt"
     expect 66 cag-ask -f . qwen.kvc
