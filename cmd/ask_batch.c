@@ -145,7 +145,9 @@ static int open_output(const struct ask_opts *o, struct batch_io *io)
     bool there = stat(o->output, &st) == 0;
     int status;
 
-    io->out = there ? realpath(o->output, NULL) : strdup(o->output);
+    /* what /dev/stdout links to may be no path at all */
+    io->out = there && S_ISREG(st.st_mode) ? realpath(o->output, NULL)
+                                           : strdup(o->output);
     if (!io->out)
         return ui_fail(CAG_E_CREATE, o->output, "cannot create: %s",
                        strerror(errno));

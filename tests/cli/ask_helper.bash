@@ -52,5 +52,5 @@ says() {
 
 # Rows without what differs from run to run.
 steady() {
-    sed 's/,"seconds":[0-9.e-]*//' "$@"
+    sed -e 's/,"seconds":[0-9.e-]*//' "$@"
 }

@@ -1,0 +1,345 @@
+#!/usr/bin/env bats
+# cag-ask --batch: rows in, rows out, and what happens when it is interrupted.
+
+bats_require_minimum_version 1.5.0
+load ask_helper
+
+setup_file() {
+    ask_setup_file
+    for i in $(seq 120); do
+        printf '{"id":%d,"question":"Question %d?","max_tokens":%d}\n' $i $i $((i % 7 + 1))
+    done >rows.jsonl
+    cag-ask -q --batch rows.jsonl qwen.kvc | steady >want.jsonl
+}
+setup() {
+    cd "$work"
+    rm -rf o o.part
+}
+
+# ----------------------------------------------------------------- the rows
+
+@test "text in, text out: a line for each question, as asked alone" {
+    printf 'How long?\n\n  \nWho leads?\r\nlast without newline' >q.txt
+    expect 0 cag-ask -q -n 5 --batch q.txt qwen.kvc
+    [ "$(wc -l <"$out")" = 3 ]
+    for q in "How long?" "Who leads?" "last without newline"; do
+        cag-ask -q -n 5 qwen.kvc "$q" | tr '\n\r' ' ' | sed 's/ $/\n/'
+    done >alone
+    cmp alone "$out"
+    expect 0 cag-ask -q -n 5 --batch - qwen.kvc <q.txt
+    cmp alone "$out"
+    expect 0 cag-ask -q -n 5 --batch q.txt --json qwen.kvc
+    [ "$(jq -r .question "$out" | tail -n 1)" = "last without newline" ]
+    [ "$(jq -s 'map(.line) == [1, 4, 5]' "$out")" = true ]
+}
+
+@test "a JSONL row carries its own fields along" {
+    printf '%s\n' '{"id":"a","question":"How long?","tags":["x",1,null],"deep":{"b":2.5}}' \
+        '{"custom_id":17,"question":"Who?"}' >q.jsonl
+    expect 0 cag-ask -q -n 3 --batch q.jsonl qwen.kvc
+    jq -se '(.[0] | .schema == 1 and .id == "a" and .line == 1 and .tags == ["x",1,null] and
+            .deep.b == 2.5 and (.answer | type) == "string" and .refused == false and
+            .finish_reason == "length" and .usage.generated_tokens == 3 and
+            (.content_id | length) == 64 and (.seconds | type) == "number" and
+            (has("error") | not)) and
+        (.[1] | .custom_id == 17 and (has("id") | not))' "$out"
+    [ "$(jq -r .answer "$out" | head -n 1)" = "$(cag-ask -q -n 3 qwen.kvc "How long?")" ]
+    expect 0 cag-ask -q -n 3 --output-format text --batch q.jsonl qwen.kvc
+    [ "$(head -n 1 "$out")" = "$(cag-ask -q -n 3 qwen.kvc "How long?")" ]
+}
+
+@test "max_tokens and stop of a row" {
+    full=$(cag-ask -q -n 12 llama.kvc "Who leads?")
+    jq -nc --arg s "${full:4:2}" '{question:"Who leads?",max_tokens:2},
+        {question:"Who leads?",stop:$s}, {question:"Who leads?",stop:["never",$s]},
+        {question:"Who leads?",max_tokens:0}, {question:"Who leads?",max_tokens:"9"},
+        {question:"Who leads?",stop:[]}, {question:"Who leads?",stop:[""]},
+        {question:"Who leads?",stop:3}, {question:5}, {id:1}' >q.jsonl
+    expect 2 cag-ask -q -n 12 --batch q.jsonl llama.kvc
+    jq -se --arg full "$full" '.[0].usage.generated_tokens == 2 and
+        .[1].finish_reason == "stop" and .[1].answer == .[2].answer and
+        (.[1].answer | length) < ($full | length) and
+        (.[3].error | contains("max_tokens")) and (.[4].error | contains("max_tokens")) and
+        .[5].answer == $full and
+        (.[6].error | contains("stop")) and (.[7].error | contains("stop")) and
+        (.[8].error | contains("must be a string")) and
+        (.[9].error | contains("no \"question\""))' "$out"
+}
+
+@test "one output row for each row that is not blank, bad ones with the reason" {
+    {
+        echo '{"id":1,"question":"good"}'
+        echo '{bad'
+        echo '[1,2]'
+        echo 'null'
+        echo
+        echo '{"id":"x","question":"good","more":true}'
+        printf '{"id":2,"question":"%s"}\n' "$(head -c 2000000 /dev/zero | tr '\0' 'w')"
+        echo '{"id":3,"question":""}'
+        printf '{"id":4,"question":"caf\xe9"}\n'
+        echo '{"id":5,"question":"a","question":"b"}'
+        echo '{"id":6,"question":"nul \u0000"}'
+        printf '{"id":7,"question":"end"}'
+    } >q.jsonl
+    expect 2 cag-ask -n 3 --batch q.jsonl qwen.kvc
+    [ "$(jq -sc 'map(.line)' "$out")" = '[1,2,3,4,6,7,8,9,10,11,12]' ]
+    [ "$(jq -sc 'map(has("error"))' "$out")" = \
+        '[false,true,true,true,false,true,true,true,true,true,false]' ]
+    jq -se '.[5].id == 2 and (.[5].error | contains("line 7: the question does not fit")) and
+        (.[6].error == "line 8: the question is empty") and .[6].id == 3 and
+        (.[7].error | contains("UTF-8 at byte"))' "$out"
+    says "q.jsonl: line 2:" "q.jsonl: line 7:" "q.jsonl: 8 of 11 rows failed"
+    # quiet, and still told that rows failed
+    expect 2 cag-ask -q -n 3 --batch q.jsonl qwen.kvc
+    [ "$(cat "$err")" = "cag-ask: q.jsonl: 8 of 11 rows failed" ]
+    expect 2 cag-ask -q --max-errors 7 -n 3 --batch q.jsonl qwen.kvc
+    expect 0 cag-ask -q --max-errors 8 -n 3 --batch q.jsonl qwen.kvc
+    [ ! -s "$err" ]
+    expect 2 cag-ask -q --fail-fast -n 3 --batch q.jsonl qwen.kvc
+    [ "$(wc -l <"$out")" = 2 ]
+    # as text: an empty line for a bad row
+    printf 'one\n\xff\ntwo\n' >q.txt
+    expect 2 cag-ask -q -n 3 --batch q.txt qwen.kvc
+    [ "$(wc -l <"$out")" = 3 ]
+    [ -z "$(sed -n 2p "$out")" ]
+}
+
+@test "--dry-run checks every row, ids given twice too, and answers none" {
+    printf '%s\n' '{"id":1,"question":"a"}' '{"id":"1","question":"b"}' \
+        '{"id":1,"question":"c"}' '{bad' '{"question":"no id"}' '{"question":"no id"}' >q.jsonl
+    expect 2 cag-ask --dry-run --batch q.jsonl qwen.kvc
+    [ "$(jq -sc 'map(.line)' "$out")" = '[3,4]' ]
+    [ "$(jq -r .error "$out" | head -n 1)" = \
+        "line 3: the id was given before, on line 1" ]
+    says "6 rows checked, 2 bad"
+    expect 0 cag-ask --dry-run --batch rows.jsonl qwen.kvc
+    [ ! -s "$out" ]
+    says "120 rows checked, 0 bad"
+    # nothing is answered or written, and no weights are needed
+    mkdir -p no-weights
+    cp qwen.kvc no-weights/
+    expect 0 cag-ask -q --dry-run --batch rows.jsonl -o o no-weights/qwen.kvc
+    [ ! -e o ] && [ ! -e o.part ]
+}
+
+@test "input that is missing, a directory, or empty" {
+    expect 66 cag-ask --batch missing.jsonl qwen.kvc
+    refused "missing.jsonl"
+    expect 66 cag-ask --batch . qwen.kvc
+    refused "directory"
+    expect 0 cag-ask --batch - qwen.kvc </dev/null
+    refused "no questions"
+    expect 0 cag-ask -q --batch - qwen.kvc <&-
+}
+
+# ---------------------------------------------------------------- the order
+
+@test "rows are equal for -j 1, 3, 16 and any threads; --unordered is a permutation" {
+    for j in 1 3 16; do
+        cag-ask -q -j $j -t $((j % 3 + 1)) --batch rows.jsonl qwen.kvc | steady >got
+        cmp want.jsonl got
+    done
+    cag-ask -q --unordered -j 16 --batch rows.jsonl qwen.kvc | steady | sort >got
+    sort want.jsonl | cmp - got
+    cag-ask -q --no-cache --batch rows.jsonl qwen.kvc |
+        steady -e 's/"cached_tokens":[0-9]*/"cached_tokens":X/' >got
+    sed 's/"cached_tokens":[0-9]*/"cached_tokens":X/' want.jsonl | cmp - got
+}
+
+@test "an answer does not depend on its neighbours" {
+    for seed in 1 2 3; do
+        shuf --random-source=<(yes $seed) rows.jsonl >shuffled
+        cag-ask -q --batch shuffled qwen.kvc | steady | jq -cS 'del(.line)' | sort >got
+        jq -cS 'del(.line)' want.jsonl | sort | cmp - got
+    done
+}
+
+@test "a sampled row depends on seed and row number only" {
+    ask() { cag-ask -q --temperature 1.5 --seed "$1" -j "$2" --batch rows.jsonl qwen.kvc | steady; }
+    ask 7 1 >a
+    ask 7 16 | cmp a -
+    ask 8 16 >b
+    ! cmp -s a b
+    # equal questions are sampled each on its own
+    yes '{"question":"same"}' | head -n 20 >same
+    n=$(cag-ask -q --temperature 2 --seed 1 -n 8 --batch same qwen.kvc | jq -r .answer | sort -u | wc -l)
+    [ "$n" -gt 10 ]
+}
+
+@test "equal greedy questions are answered once" {
+    for i in $(seq 50); do echo "one"; echo "two"; done >same
+    for j in 1 16; do
+        cag-ask -u -j $j -n 4 --batch same qwen.kvc >got 2>err
+        [ "$(sort -u got | wc -l)" -le 2 ]
+        [ "$(wc -l <got)" = 100 ]
+        grep -q '100 answered.* 8 tokens' err
+    done
+}
+
+# --------------------------------------------------------------- coprocesses
+
+@test "with - each row is answered as it arrives" {
+    for more in "" "-j 16" "--unordered" "--output-format jsonl"; do
+        coproc ASK { exec cag-ask -q -n 3 $more --batch - qwen.kvc; }
+        pid=$ASK_PID
+        for q in one two three; do
+            echo "$q" >&"${ASK[1]}"
+            read -r -t 20 answer <&"${ASK[0]}"
+            [ -n "$answer" ]
+        done
+        # half a line is no row yet
+        printf 'fo' >&"${ASK[1]}"
+        ! read -r -t 0.3 answer <&"${ASK[0]}"
+        echo ur >&"${ASK[1]}"
+        read -r -t 20 answer <&"${ASK[0]}"
+        eval "exec ${ASK[1]}>&-"
+        wait $pid
+    done
+}
+
+@test "memory does not grow with the rows" {
+    n=5000
+    [ -n "$CAG_TEST_LONG" ] && n=50000
+    mkfifo in
+    cag-ask -q -n 2 --batch - llama.kvc <in >rows.out &
+    pid=$!
+    exec 8>in
+    rm in
+    seq 1 1000 >&8
+    wait_rows() { for i in $(seq 1200); do [ "$(wc -l <rows.out)" -ge "$1" ] && return; sleep 0.05; done; return 1; }
+    wait_rows 1000
+    before=$(awk '/^RssAnon|^VmSwap/ { s += $2 } END { print s }' /proc/$pid/status)
+    seq 1001 $n >&8
+    wait_rows $n
+    after=$(awk '/^RssAnon|^VmSwap/ { s += $2 } END { print s }' /proc/$pid/status)
+    exec 8>&-
+    wait $pid
+    echo "$before KiB after 1000 rows, $after KiB after $n"
+    [ $((after - before)) -lt 2048 ]
+}
+
+# ------------------------------------------------------------------- -o FILE
+
+@test "-o: rows go to FILE.part, FILE appears when all are there" {
+    expect 0 cag-ask --batch rows.jsonl -o o qwen.kvc
+    [ ! -s "$out" ]
+    steady o | cmp want.jsonl -
+    [ ! -e o.part ]
+    says "120 answered, 0 failed"
+    # through a link, and over an old file
+    echo old >real
+    ln -sf real link
+    cag-ask -q --batch rows.jsonl -o link qwen.kvc
+    [ -L link ]
+    steady real | cmp want.jsonl -
+    # a pipe or device is written as it is
+    [ ! -c /dev/null ] || cag-ask -q --batch rows.jsonl -o /dev/null qwen.kvc
+    [ -c /dev/null ]
+    cag-ask -q --batch rows.jsonl -o /dev/stdout qwen.kvc | steady | cmp want.jsonl -
+    cag-ask -q --batch rows.jsonl -o - qwen.kvc | steady | cmp want.jsonl -
+}
+
+@test "-o that cannot be written" {
+    expect 73 cag-ask --batch rows.jsonl -o missing/o qwen.kvc
+    refused "missing/o"
+    mkdir -p dir
+    expect 73 cag-ask --batch rows.jsonl -o dir qwen.kvc
+    refused "dir" "directory"
+    [ -w /dev/full ] || skip "no /dev/full"
+    expect 74 cag-ask --batch rows.jsonl -o /dev/full qwen.kvc
+    refused "No space left"
+    rc=0
+    cag-ask -q --batch rows.jsonl qwen.kvc >/dev/full 2>err || rc=$?
+    [ $rc = 74 ]
+    [ "$(wc -l <err)" = 1 ]
+    (
+        ulimit -f 4
+        expect 74 cag-ask --batch rows.jsonl -o o qwen.kvc
+        refused "o.part" "File too large"
+    )
+    # what was written is used when there is room again
+    expect 0 cag-ask --batch rows.jsonl -o o --resume qwen.kvc
+    steady o | cmp want.jsonl -
+}
+
+@test "bad rows keep FILE.part; --resume asks only them again" {
+    sed '5s/.*/{bad/' rows.jsonl >q.jsonl
+    expect 2 cag-ask --batch q.jsonl -o o qwen.kvc
+    [ ! -e o ]
+    [ "$(wc -l <o.part)" = 120 ]
+    says "the rows are in" "o.part"
+    expect 0 cag-ask --batch rows.jsonl -o o --resume qwen.kvc
+    steady o | cmp want.jsonl -
+    says "1 answered, 0 failed, 119 from an earlier run"
+}
+
+@test "--resume takes rows by id, question and options, wherever they stand" {
+    cag-ask -q --batch rows.jsonl -o o qwen.kvc
+    sum=$(sha256sum <o)
+    expect 0 cag-ask --batch rows.jsonl -o o --resume qwen.kvc
+    says " 0 answered, 0 failed, 120 from an earlier run"
+    [ "$(sha256sum <o)" = "$sum" ]
+    # a row in front, one changed, one gone
+    sed -e '1i{"id":"new","question":"New?"}' -e '7s/Question/What of/' -e '9d' rows.jsonl >q.jsonl
+    expect 0 cag-ask --batch q.jsonl -o o --resume qwen.kvc
+    says " 2 answered, 0 failed, 118 from an earlier run"
+    cag-ask -q --batch q.jsonl qwen.kvc | steady >fresh
+    steady o | cmp fresh -
+    # other options, another cache: nothing is taken
+    expect 0 cag-ask -n 9 --batch q.jsonl -o p --resume qwen.kvc
+    expect 0 cag-ask --stop zz --batch q.jsonl -o o --resume qwen.kvc
+    says " 120 answered, 0 failed, 0 from an earlier run"
+    cag-build -q -m "$MODELS/qwen3" -o two.kvc kb.md rows.jsonl
+    expect 0 cag-ask --stop zz --batch q.jsonl -o o --resume two.kvc
+    says " 120 answered, 0 failed, 0 from an earlier run"
+}
+
+@test "killed at any moment and resumed: every row once, in order" {
+    rounds=12
+    [ -n "$CAG_TEST_LONG" ] && rounds=200
+    for i in $(seq 400); do
+        printf '{"id":%d,"question":"Question %d?","max_tokens":%d}\n' $i $i $((i % 7 + 8))
+    done >many.jsonl
+    cag-ask -q --batch many.jsonl qwen.kvc | steady >want
+    RANDOM=42
+    for i in $(seq $rounds); do
+        [ -e o ] && rm o
+        timeout -s KILL 0.$((RANDOM % 30 + 5)) \
+            cag-ask -q --batch many.jsonl -o o --resume qwen.kvc 2>/dev/null || true
+        # a torn last line
+        [ ! -s o.part ] || [ $((i % 3)) != 0 ] || truncate -s -$((RANDOM % 40)) o.part
+    done
+    [ -e o ] || cag-ask -q --batch many.jsonl -o o --resume qwen.kvc
+    steady o | cmp want -
+    [ ! -e o.part ]
+}
+
+@test "a torn or foreign FILE.part is repaired" {
+    cag-ask -q --batch rows.jsonl -o o qwen.kvc
+    for bytes in 1 50 5000; do
+        head -c -$bytes o >o.part
+        cp o saved
+        rm o
+        cag-ask -q --batch rows.jsonl -o o --resume qwen.kvc
+        steady o | cmp want.jsonl -
+    done
+    printf '\0garbage\n{"question":"Question 1?","answer":"forged"}\n{"' >o.part
+    rm o
+    cag-ask -q --batch rows.jsonl -o o --resume qwen.kvc
+    steady o | cmp want.jsonl -
+}
+
+@test "two runs do not write one file" {
+    mkfifo in
+    cag-ask -q --batch in -o o qwen.kvc &
+    pid=$!
+    exec 8>in
+    rm in
+    echo one >&8
+    for i in $(seq 200); do [ -s o.part ] && break; sleep 0.05; done
+    expect 75 cag-ask --batch rows.jsonl -o o qwen.kvc
+    refused "o.part" "another run"
+    exec 8>&-
+    wait $pid
+    [ "$(wc -l <o)" = 1 ]
+}
