@@ -70,8 +70,9 @@ static inline bool kt_quantized(int type)
 
 /*
  * A weight matrix [n_out, d_in] as stored in the model file: row-major,
- * possibly unaligned; d_in is a multiple of the type's block.  perm_half != 0: row r of the mathematics (half-split
- * rotary order) is stored at kmat_row(w, r).
+ * possibly unaligned; d_in is a multiple of the type's block.
+ * perm_half != 0: row r of the mathematics (half-split rotary order) is
+ * stored at kmat_row(w, r).
  */
 struct kmat {
     int            type;
@@ -286,7 +287,7 @@ extern const struct kernels kernels_ref, kernels_scalar, kernels_avx2,
  * unknown or that this CPU cannot run gives NULL and *why), else the widest.
  */
 const struct kernels *kernels_get(const char **why);
-/* Set i of all sets, NULL past the end; usable says whether this CPU runs it. */
+/* Set i of all sets, NULL past the end; usable: this CPU runs it. */
 const struct kernels *kernels_at(int i, bool *usable);
 
 /*

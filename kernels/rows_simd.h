@@ -48,7 +48,8 @@ INLINE __m256i load32(const void *p)
 }
 
 /* f and o of n <= 8 blocks of a 32-weight type; zero behind them */
-INLINE void scales32(const uint8_t *p, int n, const int type, __m256 *f, __m256 *o)
+INLINE void scales32(const uint8_t *p, int n, const int type, __m256 *f,
+                     __m256 *o)
 {
     const int size = (int)kt_block_bytes(type);
     const __m256i at = _mm256_mullo_epi32(
@@ -136,7 +137,8 @@ INLINE void prepare(float fs[][2 * SPAN], __m256 *off, const uint8_t *row,
             }
             _mm256_storeu_ps(fs[t] + i, _mm256_mul_ps(f, s));
             if (type != KT_Q8_0)
-                off[t] = _mm256_fmadd_ps(o, _mm256_loadu_ps(x[t].sum + b0 * per + i), off[t]);
+                off[t] = _mm256_fmadd_ps(
+                    o, _mm256_loadu_ps(x[t].sum + b0 * per + i), off[t]);
         }
     }
 }
