@@ -75,7 +75,7 @@ cag_status depfile_write(const char *path, const char *target,
         st = CAG_OK;
         goto out;
     }
-    st = file_out_open(&o, path, 0666, err);
+    st = file_out_open(&o, path, -1, err);
     if (st)
         goto out;
     st = file_out_write(&o, b.data, b.size, err);
