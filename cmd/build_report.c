@@ -4,6 +4,7 @@
 #include "cmd/build_report.h"
 
 #include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -51,6 +52,41 @@ static void json_build(const char *path, const cag_build_report *r)
     ui_json_end(&j);
 }
 
+static int by_tokens(const void *a, const void *b)
+{
+    const cag_build_source *const *x = a, *const *y = b;
+
+    if ((*x)->n_tok != (*y)->n_tok)
+        return (*x)->n_tok < (*y)->n_tok ? 1 : -1;
+    return *x < *y ? -1 : *x > *y;
+}
+
+/* Tokens by source; of many sources the largest. */
+static void source_lines(const cag_build_report *r)
+{
+    enum { ALL = 12, LARGEST = 8 };
+    const cag_build_source **v = calloc((size_t)r->n_source, sizeof *v);
+    int n = r->n_source;
+    int64_t rest = 0;
+
+    if (!v)
+        return;
+    for (int i = 0; i < n; i++)
+        v[i] = &r->source[i];
+    if (n > ALL && !ui.verbose) {
+        qsort(v, (size_t)n, sizeof *v, by_tokens);
+        n = LARGEST;
+    }
+    for (int i = 0; i < n; i++)
+        ui_note("%8lld tokens  %s", (long long)v[i]->n_tok, v[i]->name);
+    for (int i = n; i < r->n_source; i++)
+        rest += v[i]->n_tok;
+    if (n < r->n_source)
+        ui_note("%8lld tokens  in %d more sources (-v lists them)",
+                (long long)rest, r->n_source - n);
+    free(v);
+}
+
 static void kept_line(const cag_build_report *r)
 {
     char t[UI_TEXT];
@@ -75,9 +111,7 @@ void report_build(const char *path, const cag_build_report *r, bool json)
         return;
     }
     if (ui.verbose || r->n_source > 1)
-        for (int i = 0; i < r->n_source; i++)
-            ui_note("%8lld tokens  %s", (long long)r->source[i].n_tok,
-                    ui_clean(r->source[i].name));
+        source_lines(r);
     kept_line(r);
     ui_note("%s: %lld tokens, %s, %.0f bytes a token (%s); %s: read %s at "
             "%.0f tokens/s, write %s",
@@ -220,7 +254,16 @@ static void json_check(const char *path, const char *state,
     for (int i = 0; i < r->n_unseen; i++)
         ui_json_str(&j, NULL, r->unseen[i]);
     ui_json_end(&j);
+    ui_json_str(&j, "rebuild", r->rebuild);
     ui_json_end(&j);
+}
+
+/* Unusable is worse than stale, stale worse than not seen. */
+int report_worse(int a, int b)
+{
+    if (!a || (b && b != UI_NOINPUT && (a == UI_NOINPUT || a == UI_NO)))
+        return b;
+    return a;
 }
 
 int report_check(const char *path, const cag_places *places,
@@ -243,7 +286,7 @@ int report_check(const char *path, const cag_places *places,
     for (int i = 0; i < r.n_unseen; i++)
         ui_note("%s: not seen: %s", ui_clean(path), ui_clean(r.unseen[i]));
     if (st == CAG_E_STALE)
-        ui_note("rebuild with: cag-build --refresh %s", ui_clean(path));
+        ui_note("rebuild: %s", r.rebuild);
     if (!st)
         ui_verbose(1, "%s: fresh", ui_clean(path));
     status = !st ? UI_OK

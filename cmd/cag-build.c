@@ -105,13 +105,10 @@ static int check(char **file)
 {
     int status = UI_OK;
 
-    for (; *file; file++) {
-        int s = report_check(*file, places_get(), cli.verify == 1, cli.json);
-
-        /* the worst one counts: unusable, then stale, then not seen */
-        if (s && (!status || status == UI_NOINPUT || s > UI_NOINPUT))
-            status = s;
-    }
+    for (; *file; file++)
+        status = report_worse(status, report_check(*file, places_get(),
+                                                   cli.verify == 1,
+                                                   cli.json));
     return status;
 }
 

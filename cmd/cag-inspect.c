@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cag/backend.h>
 #include <cag/pipeline.h>
 
 #include "cmd/build_report.h"
@@ -33,8 +32,8 @@ static const opt_spec specs[] = {
     OPT_FLAG(0, "json", &o.json, "as JSON"),
     OPT_FLAG(0, "ids", &o.ids, "token ids of texts (with -m)"),
     OPT_FLAG(0, "prompt", &o.prompt, "a prompt as the model reads it"),
-    OPT_STR('m', "model", &o.model, "M", NULL,
-            "model for --ids and --prompt (or CAG_MODEL)"),
+    OPT_STR('m', "model", &o.model, "M", "CAG_MODEL",
+            "model for --ids and --prompt"),
     OPT_MORE,
     OPT_FLAG(0, "parse-special", &o.parse_special,
              "control tokens in the text count as such"),
@@ -78,6 +77,8 @@ static int verify(cag_kvc *k)
     ui_progress_end();
     if (st)
         return ui_error(&err);
+    if (o.json)
+        inspect_sound(k);
     ui_verbose(1, "%s: every byte is intact",
                ui_clean(cag_kvc_get_info(k)->path));
     return UI_OK;
@@ -87,8 +88,6 @@ static int inspect(const char *path)
 {
     cag_error err = CAG_ERROR_INIT;
     int status = UI_OK;
-    size_t n;
-    const char *text;
     cag_kvc *k;
 
     if (o.check)
@@ -98,16 +97,15 @@ static int inspect(const char *path)
     if (o.test)
         status = verify(k);
     else if (o.sources)
-        inspect_sources(k);
-    else if (o.text) {
-        text = cag_kvc_text(k, &n);
-        ui_put_text(stdout, text, n);
-    } else if (o.tokens)
+        inspect_sources(k, o.json);
+    else if (o.text)
+        inspect_text(k, o.json);
+    else if (o.tokens)
         inspect_tokens(k, o.json);
     else if (o.digest)
-        printf("%s\n", cag_kvc_get_info(k)->content_id);
+        inspect_digest(k, o.json);
     else if (o.tensors)
-        inspect_tensors(k);
+        inspect_tensors(k, o.json);
     else if (o.json)
         inspect_json(k);
     else
@@ -186,18 +184,25 @@ static int show_ids(char **file)
 static int show_prompt(void)
 {
     cag_error err = CAG_ERROR_INIT;
+    const char *model = o.model, *from = opt_origin(&o.model);
     cag_prompt_view v;
     const char *template_text = NULL, *messages = NULL;
     int64_t date = places_epoch();
 
+    /* a template of its own needs no model unless one is asked for */
+    if (o.template_file && from && !strncmp(from, "environment", 11))
+        model = NULL;
     if ((o.template_file &&
          cag_read_text(o.template_file, &template_text, &err)) ||
         (o.messages && cag_read_text(o.messages, &messages, &err)) ||
-        cag_render_prompt(o.model, template_text, messages,
+        cag_render_prompt(model, template_text, messages,
                           messages ? strlen(messages) : 0, o.think,
                           date >= 0 ? date : places_now(), places_get(), &v,
-                          &err))
+                          &err)) {
+        if (o.messages && !strcmp(err.file, "messages"))
+            snprintf(err.file, sizeof err.file, "%s", o.messages);
         return ui_error(&err);
+    }
     if (o.json) {
         struct ui_json j;
 
@@ -219,20 +224,6 @@ static int show_prompt(void)
     return UI_OK;
 }
 
-static int show_devices(void)
-{
-    const char *name;
-    bool usable, chosen;
-
-    for (int i = 0; (name = cag_backend_at(i)) != NULL; i++)
-        printf("%s\n", name);
-    for (int i = 0; (name = cag_kernels_at(i, &usable, &chosen)) != NULL; i++)
-        printf("  kernels %s: %s\n", name, chosen   ? "in use"
-                                          : usable ? "usable"
-                                                   : "not on this CPU");
-    return UI_OK;
-}
-
 int main(int argc, char **argv)
 {
     char **file = opt_parse(&usage, argc, argv, 0);
@@ -245,6 +236,9 @@ int main(int argc, char **argv)
     if (o.list + o.diff + o.ids + o.prompt + o.devices + o.test + o.check +
             o.sources + o.text + o.tokens + o.digest + o.tensors > 1)
         opt_fail("one view at a time");
+    if ((o.prompt || o.devices) && file[0])
+        opt_fail("--prompt and --devices take no file; the text of a cache "
+                 "is shown by --text");
     if (o.list)
         status = inspect_list(file, places_get(), o.json);
     else if (o.diff)
@@ -254,14 +248,11 @@ int main(int argc, char **argv)
     else if (o.prompt)
         status = show_prompt();
     else if (o.devices)
-        status = show_devices();
+        inspect_devices(o.json);
     else if (!file[0])
         opt_fail("name a cache");
     else
-        for (; *file; file++) {
-            int s = inspect(*file);
-
-            status = s ? s : status;
-        }
+        for (; *file; file++)
+            status = report_worse(status, inspect(*file));
     return ui_close_stdout(status);
 }

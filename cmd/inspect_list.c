@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "cmd/build_report.h"
 #include "cmd/inspect_report.h"
 #include "cmd/places.h"
 #include "cmd/ui.h"
@@ -22,7 +23,7 @@ static const char *state(const cag_kvc *k, const cag_places *places)
            : st == CAG_E_MISSING ? "unseen" : "unusable";
 }
 
-static void list_one(const char *path, const cag_places *places, bool json)
+static int list_one(const char *path, const cag_places *places, bool json)
 {
     cag_error err = CAG_ERROR_INIT;
     char size[UI_TEXT], age[UI_TEXT];
@@ -31,10 +32,8 @@ static void list_one(const char *path, const cag_places *places, bool json)
     cag_kvc *k;
     double seconds = 0;
 
-    if (cag_kvc_open(path, &k, &err)) {
-        ui_error(&err);
-        return;
-    }
+    if (cag_kvc_open(path, &k, &err))
+        return ui_error(&err);
     i = cag_kvc_get_info(k);
     if (stat(path, &sb) == 0)
         seconds = (double)(places_now() - (int64_t)sb.st_mtime);
@@ -59,6 +58,7 @@ static void list_one(const char *path, const cag_places *places, bool json)
                ui_clean(i->model_name));
     }
     cag_kvc_close(k);
+    return UI_OK;
 }
 
 static int is_cache(const struct dirent *e)
@@ -84,20 +84,22 @@ int inspect_list(char **word, const cag_places *places, bool json)
         int n;
 
         if (stat(*w, &sb) == 0 && !S_ISDIR(sb.st_mode)) {
-            list_one(*w, places, json);
+            status = report_worse(status, list_one(*w, places, json));
             continue;
         }
         n = scandir(*w, &e, is_cache, by_bytes);
         if (n < 0) {
-            status = ui_fail(CAG_E_MISSING, *w, "cannot read directory: %s",
-                             strerror(errno));
+            int s = ui_fail(CAG_E_MISSING, *w, "cannot read directory: %s",
+                            strerror(errno));
+
+            status = report_worse(status, s);
             continue;
         }
         for (int i = 0; i < n; i++) {
             char *path;
 
             if (asprintf(&path, "%s/%s", *w, e[i]->d_name) >= 0) {
-                list_one(path, places, json);
+                status = report_worse(status, list_one(path, places, json));
                 free(path);
             }
             free(e[i]);

@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#include <cag/backend.h>
+
 #include "cmd/ui.h"
 
 static void line(const char *name, const char *value)
@@ -49,6 +51,14 @@ void inspect_summary(const cag_kvc *k)
     }
 }
 
+static void json_start(struct ui_json *j, const cag_kvc *k)
+{
+    ui_json_start(j, stdout);
+    ui_json_object(j, NULL);
+    ui_json_int(j, "schema", 1);
+    ui_json_str(j, "file", cag_kvc_get_info(k)->path);
+}
+
 static void json_source(struct ui_json *j, const cag_kvc_source *s)
 {
     ui_json_object(j, NULL);
@@ -91,10 +101,7 @@ void inspect_json(const cag_kvc *k)
     size_t n_meta;
     const char *meta = cag_kvc_meta_json(k, &n_meta);
 
-    ui_json_start(&j, stdout);
-    ui_json_object(&j, NULL);
-    ui_json_int(&j, "schema", 1);
-    ui_json_str(&j, "file", i->path);
+    json_start(&j, k);
     ui_json_int(&j, "format_major", i->major);
     ui_json_int(&j, "format_minor", i->minor);
     ui_json_uint(&j, "bytes", i->size_bytes);
@@ -115,8 +122,19 @@ void inspect_json(const cag_kvc *k)
     ui_json_end(&j);
 }
 
-void inspect_sources(const cag_kvc *k)
+void inspect_sources(const cag_kvc *k, bool json)
 {
+    struct ui_json j;
+
+    if (json) {
+        json_start(&j, k);
+        ui_json_array(&j, "sources");
+        for (int n = 0; n < cag_kvc_get_info(k)->n_source; n++)
+            json_source(&j, cag_kvc_get_source(k, n));
+        ui_json_end(&j);
+        ui_json_end(&j);
+        return;
+    }
     for (int n = 0; n < cag_kvc_get_info(k)->n_source; n++) {
         const cag_kvc_source *s = cag_kvc_get_source(k, n);
 
@@ -170,22 +188,139 @@ void inspect_tokens(const cag_kvc *k, bool json)
     }
 }
 
-void inspect_tensors(const cag_kvc *k)
+/* One line a layer and K or V: what the tensor would be called, its type,
+ * its shape, its bytes before the codec. */
+void inspect_tensors(const cag_kvc *k, bool json)
 {
     const cag_kvc_info *i = cag_kvc_get_info(k);
     int n_chunk = (int)((i->n_tok + i->chunk_tok - 1) / i->chunk_tok);
+    const char *type = strcmp(i->codec, "f32") ? "f16" : "f32";
+    uint64_t bytes = (uint64_t)i->n_kv_head * (uint64_t)i->n_tok *
+                     (uint64_t)i->d_head * (type[1] == '1' ? 2 : 4);
+    struct ui_json j;
 
-    printf("%d layers x (K, V): [%d heads, %lld tokens, %d], %s, in %d "
-           "chunks of %d tokens a layer\n", i->n_layer, i->n_kv_head,
-           (long long)i->n_tok, i->d_head,
-           strcmp(i->codec, "f32") ? "f16" : "f32", n_chunk, i->chunk_tok);
+    if (json) {
+        json_start(&j, k);
+        ui_json_int(&j, "chunk_tokens", i->chunk_tok);
+        ui_json_int(&j, "chunks_per_layer", n_chunk);
+        ui_json_array(&j, "tensors");
+    }
+    for (int n = 0; n < 2 * i->n_layer; n++) {
+        char name[32];
+
+        snprintf(name, sizeof name, "layer.%d.%c", n / 2, n & 1 ? 'v' : 'k');
+        if (!json) {
+            printf("%-12s %s  [%d, %lld, %d]  %llu bytes in %d chunks\n",
+                   name, type, i->n_kv_head, (long long)i->n_tok, i->d_head,
+                   (unsigned long long)bytes, n_chunk);
+            continue;
+        }
+        ui_json_object(&j, NULL);
+        ui_json_str(&j, "name", name);
+        ui_json_str(&j, "type", type);
+        ui_json_array(&j, "shape");
+        ui_json_int(&j, NULL, i->n_kv_head);
+        ui_json_int(&j, NULL, i->n_tok);
+        ui_json_int(&j, NULL, i->d_head);
+        ui_json_end(&j);
+        ui_json_uint(&j, "bytes", bytes);
+        ui_json_end(&j);
+    }
+    if (json) {
+        ui_json_end(&j);
+        json_sections(&j, k);
+        ui_json_end(&j);
+        return;
+    }
+    printf("\n%d tokens a chunk, K and V of a layer together; sections:\n",
+           i->chunk_tok);
     for (int n = 0; n < cag_kvc_n_section(k); n++) {
         cag_kvc_section s;
 
         cag_kvc_get_section(k, n, &s);
-        printf("%-4s  %12llu  %12llu  %s  %s\n", s.name,
+        printf("%-4s  offset %-12llu %12llu bytes  %s  %s\n", s.name,
                (unsigned long long)s.off, (unsigned long long)s.size_bytes,
                s.sha256, s.required ? "required" : "optional");
+    }
+}
+
+void inspect_text(const cag_kvc *k, bool json)
+{
+    size_t n;
+    const char *text = cag_kvc_text(k, &n);
+    struct ui_json j;
+
+    if (!json) {
+        ui_put_text(stdout, text, n);
+        return;
+    }
+    json_start(&j, k);
+    ui_json_strn(&j, "text", text, n);
+    ui_json_end(&j);
+}
+
+void inspect_digest(const cag_kvc *k, bool json)
+{
+    const cag_kvc_info *i = cag_kvc_get_info(k);
+    struct ui_json j;
+
+    if (!json) {
+        printf("%s\n", i->content_id);
+        return;
+    }
+    json_start(&j, k);
+    ui_json_str(&j, "content_id", i->content_id);
+    ui_json_str(&j, "binding", i->binding);
+    ui_json_end(&j);
+}
+
+void inspect_sound(const cag_kvc *k)
+{
+    struct ui_json j;
+
+    json_start(&j, k);
+    ui_json_bool(&j, "sound", true);
+    ui_json_end(&j);
+}
+
+void inspect_devices(bool json)
+{
+    const char *name;
+    bool usable, chosen;
+    struct ui_json j;
+
+    if (json) {
+        ui_json_start(&j, stdout);
+        ui_json_object(&j, NULL);
+        ui_json_int(&j, "schema", 1);
+        ui_json_array(&j, "devices");
+    }
+    for (int i = 0; (name = cag_backend_at(i)) != NULL; i++)
+        if (json)
+            ui_json_str(&j, NULL, name);
+        else
+            printf("%s\n", name);
+    if (json) {
+        ui_json_end(&j);
+        ui_json_array(&j, "kernels");
+    }
+    for (int i = 0; (name = cag_kernels_at(i, &usable, &chosen)) != NULL;
+         i++) {
+        if (!json) {
+            printf("  kernels %s: %s\n", name, chosen   ? "in use"
+                                              : usable ? "usable"
+                                                       : "not on this CPU");
+            continue;
+        }
+        ui_json_object(&j, NULL);
+        ui_json_str(&j, "name", name);
+        ui_json_bool(&j, "usable", usable);
+        ui_json_bool(&j, "in_use", chosen);
+        ui_json_end(&j);
+    }
+    if (json) {
+        ui_json_end(&j);
+        ui_json_end(&j);
     }
 }
 

@@ -138,6 +138,7 @@ typedef struct cag_check_report {
     int    n_unseen;
     int    n_source;
     bool   model_seen;
+    char  *rebuild;            /* heap: what rebuilds it                    */
 } cag_check_report;
 CAG_API void cag_check_report_release(cag_check_report *r);
 

@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <yaml.h>
 
@@ -24,7 +25,7 @@
 #define MAX_SOURCES 10000
 #define MAX_WORDS   64
 
-enum kind { K_STR, K_PATH, K_MODEL, K_INT, K_SIZE, K_CHOICE };
+enum kind { K_STR, K_PATH, K_MODEL, K_INT, K_SIZE, K_CHOICE, K_DATE };
 
 struct key {
     const char        *name;
@@ -61,7 +62,7 @@ static const struct key prompt_keys[] = {
     { "refusal", K_STR, AT(refusal), 0, 0, NULL },
     { "chat-template", K_STR, AT(chat_template), 0, 0, NULL },
     { "chat-template-file", K_PATH, AT(chat_template_file), 0, 0, NULL },
-    { "template-date", K_STR, AT(template_date), 0, 0, NULL },
+    { "template-date", K_DATE, AT(template_date), 0, 0, NULL },
     { NULL, K_STR, 0, 0, 0, NULL }
 };
 
@@ -168,7 +169,9 @@ static const char *scalar(struct loader *l, const char *what, cag_status *st)
 
 static const char *in_dir(struct loader *l, const char *path, cag_status *st)
 {
-    char *joined = file_join(l->dir, path);
+    /* "./x" would be another name for x in messages and in make rules */
+    char *joined = strcmp(l->dir, ".") ? file_join(l->dir, path)
+                                       : mem_strdup(path);
     const char *copy = joined ? arena_strndup(l->arena, joined,
                                               strlen(joined)) : NULL;
 
@@ -199,6 +202,14 @@ static bool to_number(const char *s, bool size, int64_t *out)
     }
     *out = v;
     return !*end;
+}
+
+static bool is_date(const char *s)
+{
+    struct tm tm;
+    const char *end = strptime(s, "%Y-%m-%d", &tm);
+
+    return end && !*end && strlen(s) == 10 && tm.tm_year >= 70;
 }
 
 static cag_status take_value(struct loader *l, const struct key *k)
@@ -232,6 +243,8 @@ static cag_status take_value(struct loader *l, const struct key *k)
                         k->choices[2] ? ", " : "",
                         k->choices[2] ? k->choices[2] : "");
     }
+    if (k->kind == K_DATE && !is_date(s))
+        return fail(l, at, "%s is '%.60s', expected YYYY-MM-DD", k->name, s);
     if (k->kind == K_PATH)
         s = in_dir(l, s, &st);
     if (k->kind == K_MODEL) {

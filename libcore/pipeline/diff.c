@@ -145,6 +145,10 @@ cag_status cag_kvc_diff(const cag_kvc *a, const cag_kvc *b, cag_diff *out,
                  "tokens and computes %lld", (long long)out->first_tok,
                  (long long)out->n_tok_kept,
                  (long long)(y->n_tok - out->n_tok_kept));
+    else if (!st && out->n_line)
+        st = add(out, err, "the tokens are equal; a rebuild keeps %lld of "
+                 "them and computes %lld", (long long)out->n_tok_kept,
+                 (long long)(y->n_tok - out->n_tok_kept));
     if (!st && !out->n_line && strcmp(x->content_id, y->content_id))
         st = add(out, err, "content: the same inputs, other numbers "
                  "(%.12s... / %.12s...)", x->content_id, y->content_id);

@@ -209,6 +209,43 @@ static cag_status check_model(struct check *c, const cag_places *places,
     return st;
 }
 
+/* What to type: --refresh, where everything needed is recorded. */
+static char *rebuild_command(const cag_kvc *k)
+{
+    static const char plain[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+        "._/+,@%-";
+    const cag_kvc_info *info = cag_kvc_get_info(k);
+    const char *p = info->path;
+    struct buf b = BUF_INIT;
+
+    for (int i = 0; i < info->n_source; i++) {
+        const cag_kvc_source *s = cag_kvc_get_source(k, i);
+
+        if (!s->path)
+            return mem_strdup("the cag-build that made it, since a pipe "
+                              "cannot be read again");
+        if (s->filter)
+            return mem_strdup("cag-build --manifest with its manifest, since "
+                              "a recorded filter is not run");
+    }
+    buf_str(&b, "cag-build --refresh ");
+    if (*p == '-')
+        buf_str(&b, "-- ");
+    if (*p && !p[strspn(p, plain)]) {
+        buf_str(&b, p);
+        return buf_detach(&b, NULL);
+    }
+    buf_char(&b, '\'');
+    for (; *p; p++)
+        if (*p == '\'')
+            buf_str(&b, "'\\''");
+        else
+            buf_char(&b, *p);
+    buf_char(&b, '\'');
+    return buf_detach(&b, NULL);
+}
+
 static cag_status check_all(const cag_kvc *k, const cag_places *places,
                             const cag_hooks *hooks, bool verify_full,
                             bool with_model, cag_check_report *r,
@@ -237,11 +274,13 @@ static cag_status check_all(const cag_kvc *k, const cag_places *places,
     mem_free(c.dir);
     if (st)
         return st;
+    r->rebuild = rebuild_command(k);
+    if (!r->rebuild)
+        return cag_fail_nomem(err, "check report");
     if (r->n_reason)
         return cag_fail(err, CAG_E_STALE, cag_kvc_get_info(k)->path, -1,
-                        "stale: %s%s; rebuild: cag-build --refresh %s",
-                        r->reason[0], r->n_reason > 1 ? " (and more)" : "",
-                        cag_kvc_get_info(k)->path);
+                        "stale: %s%s; rebuild: %s", r->reason[0],
+                        r->n_reason > 1 ? " (and more)" : "", r->rebuild);
     if (r->n_unseen)
         return cag_fail(err, CAG_E_MISSING, cag_kvc_get_info(k)->path, -1,
                         "%d of %d sources could not be checked: %s%s",
@@ -270,6 +309,7 @@ void cag_check_report_release(cag_check_report *r)
         mem_free(r->reason[i]);
     for (int i = 0; i < r->n_unseen; i++)
         mem_free(r->unseen[i]);
+    mem_free(r->rebuild);
     mem_free(r->reason);
     mem_free(r->unseen);
     memset(r, 0, sizeof *r);
