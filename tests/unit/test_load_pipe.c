@@ -23,7 +23,7 @@
 enum { MAX_ITEM = 200, MAX_SLOT = 16, BYTES = 64 };
 
 struct world {
-    unsigned    seed;
+    unsigned    seed, late;     /* of the readers, of the device */
     bool        slow;
     int         fail_fill, fail_fill2;      /* items, -1 none             */
     int         fail_call;                  /* n-th device call, -1 never */
@@ -107,7 +107,7 @@ static cag_status over(void *ctx, int slot, bool wait, bool *done,
     assert_true(w->last_of_slot[slot] >= 0);
     if (wait)
         run_to(w, w->last_of_slot[slot] + 1);
-    else if (w->n_run < w->n_queued && next_random(&w->seed) % 2)
+    else if (w->n_run < w->n_queued && next_random(&w->late) % 2)
         run_to(w, w->n_run + 1);
     *done = w->n_run > w->last_of_slot[slot];
     return CAG_OK;
@@ -130,7 +130,7 @@ static const struct load_ops ops = { fill, copy, over, queued };
 static void world_init(struct world *w, unsigned seed, bool slow)
 {
     memset(w, 0, sizeof *w);
-    w->seed = seed;
+    w->seed = w->late = seed;
     w->slow = slow;
     w->fail_fill = w->fail_fill2 = w->fail_call = -1;
     for (int i = 0; i < MAX_SLOT; i++)
