@@ -42,10 +42,25 @@ bool ask_fenced(const char *text, const char **block, size_t *n)
     return true;
 }
 
+/* What of the file was checked so far. */
+static const char *say_verified(char *text, size_t size, const cag_kb *kb)
+{
+    cag_kvc_checked c;
+
+    cag_kvc_get_checked(cag_kb_get_kvc(kb), &c);
+    if (c.full)
+        snprintf(text, size, "every digest");
+    else
+        snprintf(text, size, "header, %d sections, %lld of %lld chunks",
+                 c.n_section, (long long)c.n_chunk,
+                 (long long)c.of_chunk);
+    return text;
+}
+
 void ask_print_usage(const cag_kb *kb, const cag_answer *a)
 {
     const cag_kvc_info *i = cag_kvc_get_info(cag_kb_get_kvc(kb));
-    char mapped[UI_TEXT], private[UI_TEXT];
+    char mapped[UI_TEXT], private[UI_TEXT], verified[UI_TEXT + 64];
     int64_t more = a->n_generated - 1;
 
     fprintf(stderr,
@@ -57,8 +72,9 @@ void ask_print_usage(const cag_kb *kb, const cag_answer *a)
             cag_kb_load_s(kb) + a->first_s,
             more > 0 && a->decode_s > 0 ? (double)more / a->decode_s : 0.0,
             i->codec, ui_size(mapped, cag_kb_mapped_bytes(kb)),
-            ui_size(private, cag_kb_private_bytes(kb)), cag_kb_verified(kb),
-            cag_kb_device(kb), cag_kb_kernels(kb));
+            ui_size(private, cag_kb_private_bytes(kb)),
+            say_verified(verified, sizeof verified, kb), cag_kb_device(kb),
+            cag_kb_kernels(kb));
 }
 
 static int append_log(const char *path, const char *line)

@@ -75,6 +75,10 @@ const opt_spec build_specs[] = {
             "write a make rule naming every source"),
     OPT_FLAG(0, "keep-mtime", &cli.keep_mtime,
              "leave the time of a fresh file alone"),
+    OPT_FLAG(0, "checkpoint", &cli.checkpoint,
+             "go on where an interrupted build stopped"),
+    OPT_DOUBLE(0, "checkpoint-interval", &cli.checkpoint_s, 0.001, 1e6, "SEC",
+               NULL, "save what is computed that often; default 30"),
     OPT_STR(0, "mode", &cli.mode, "OCTAL", NULL, "mode of a new file"),
     OPT_DOUBLE(0, "lock-timeout", &cli.lock_timeout, 0, 1e6, "SEC", NULL,
                "wait for another build of the same file"),
@@ -206,6 +210,8 @@ int build_fill(cag_build_opts *b)
                                            : CAG_PRECISION_DEFAULT;
     b->force = cli.force;
     b->keep_mtime = cli.keep_mtime;
+    b->checkpoint = cli.checkpoint;
+    b->checkpoint_s = cli.checkpoint_s;
     b->verify_full = cli.verify == 1;
     b->lock_timeout_s = cli.lock_timeout;
     b->max_memory = (uint64_t)cli.max_memory;
@@ -218,6 +224,8 @@ int build_fill(cag_build_opts *b)
     if (cli.mode && !operand_mode(cli.mode, &b->mode))
         opt_fail("--mode is '%s', expected an octal number up to 0777",
                  cli.mode);
+    if (cli.checkpoint_s > 0 && !cli.checkpoint)
+        opt_fail("--checkpoint-interval belongs to --checkpoint");
     if (cli.system && cli.system_file)
         opt_fail("--system and --system-file exclude each other");
     if (cli.template_name && cli.template_file)

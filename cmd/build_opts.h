@@ -15,8 +15,8 @@ struct build_cli {
         *device, *depfile, *recode, *mode, *manifest;
     int         codec, precision, front, verify, n_thread, chunk;
     int64_t     n_ctx, reserve, max_memory;
-    double      lock_timeout;
-    bool        force, check, keep_mtime, dry_run, refresh, json;
+    double      lock_timeout, checkpoint_s;
+    bool        checkpoint, force, check, keep_mtime, dry_run, refresh, json;
 };
 extern struct build_cli cli;
 extern const opt_spec   build_specs[];

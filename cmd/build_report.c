@@ -39,6 +39,7 @@ static void json_build(const char *path, const cag_build_report *r)
     ui_json_int(&j, "tokens", r->n_tok);
     ui_json_int(&j, "tokens_kept", r->fresh ? r->n_tok : r->n_tok_kept);
     ui_json_double(&j, "seconds_saved", r->saved_s);
+    ui_json_int(&j, "tokens_resumed", r->n_tok_resumed);
     ui_json_int(&j, "ctx_size", r->n_ctx);
     ui_json_int(&j, "reserve", r->reserve);
     ui_json_uint(&j, "file_bytes", r->file_bytes);
@@ -92,8 +93,9 @@ static void kept_line(const cag_build_report *r)
     char t[UI_TEXT];
 
     if (r->n_tok_kept)
-        ui_note("%lld tokens kept from the old cache, %lld computed; about "
-                "%s saved", (long long)r->n_tok_kept,
+        ui_note("%lld tokens kept from %s, %lld computed; about %s saved",
+                (long long)r->n_tok_kept,
+                r->n_tok_resumed ? "an interrupted build" : "the old cache",
                 (long long)(r->n_tok - r->n_tok_kept),
                 ui_duration(t, r->saved_s));
 }

@@ -96,6 +96,18 @@ CAG_API cag_status cag_kvc_verify(cag_kvc *k, int n_thread,
                                   cag_progress_fn progress, void *ctx,
                                   cag_error *err);
 
+/*
+ * What has been checked of an open cache so far: opening checks the header
+ * and the small sections, whoever uses a chunk checks it first, and
+ * cag_kvc_verify checks all there is.  Thread-safe.
+ */
+typedef struct cag_kvc_checked {
+    int     n_section;         /* by their SHA-256                          */
+    int64_t n_chunk, of_chunk; /* different chunks, of all in the file      */
+    bool    full;              /* cag_kvc_verify found every byte intact    */
+} cag_kvc_checked;
+CAG_API void cag_kvc_get_checked(const cag_kvc *k, cag_kvc_checked *out);
+
 /* Convert between f16z and f16 without model or prefill; same content id.
  * CAG_E_UNSUPPORTED for any other pair, CAG_E_LOCKED while out is built. */
 CAG_API cag_status cag_kvc_recode(const char *in, const char *codec,

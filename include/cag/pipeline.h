@@ -70,7 +70,8 @@ typedef struct cag_build_opts {
     cag_engine_opts engine;
     bool        force;                     /* rebuild even if fresh         */
     bool        keep_mtime;                /* fresh: leave the file's time  */
-    bool        checkpoint;
+    bool        checkpoint;    /* go on from, and save, OUTPUT.ckpt         */
+    double      checkpoint_s;              /* how often; 0 = 30             */
     bool        verify_full;               /* ignore remembered hashes      */
     int         mode;                      /* -1 = existing or default      */
     double      lock_timeout_s;
@@ -104,7 +105,8 @@ typedef struct cag_build_report {
     cag_build_line *line;      /* [n_line] heap, dry run: costliest first   */
     int      n_line;
     int64_t  n_tok;            /* prefix                                    */
-    int64_t  n_tok_kept;       /* taken from the old file                   */
+    int64_t  n_tok_kept;       /* not computed: taken from the old file ... */
+    int64_t  n_tok_resumed;    /* ... or, of those, from a checkpoint       */
     int64_t  n_ctx, reserve;
     uint64_t file_bytes, kv_raw_bytes, kv_stored_bytes;
     uint64_t build_bytes;      /* memory a build needs at most (estimate)   */
@@ -189,9 +191,6 @@ CAG_API const char *cag_kb_device(const cag_kb *kb);
 CAG_API int64_t     cag_kb_n_ctx(const cag_kb *kb);
 CAG_API int         cag_kb_sources_unseen(const cag_kb *kb);
 CAG_API double      cag_kb_load_s(const cag_kb *kb);
-/* what was checked of the file: "sections and used chunks" or "every digest";
- * static */
-CAG_API const char *cag_kb_verified(const cag_kb *kb);
 /* bytes of K and V of the prefix: held privately; mapped and shared */
 CAG_API uint64_t    cag_kb_private_bytes(const cag_kb *kb);
 CAG_API uint64_t    cag_kb_mapped_bytes(const cag_kb *kb);

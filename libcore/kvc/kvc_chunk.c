@@ -29,6 +29,14 @@ const uint8_t *kvc_chunk_sha256(const cag_kvc *k, int layer, int chunk)
     return r.sha256;
 }
 
+/* Remember that a chunk was intact. */
+static void mark(const cag_kvc *k, int layer, int chunk)
+{
+    size_t i = (size_t)layer * (size_t)kvc_n_chunk(&k->shape) + (size_t)chunk;
+
+    atomic_store_explicit(&k->lazy->checked[i], 1, memory_order_relaxed);
+}
+
 bool kvc_chunk_in_place(const cag_kvc *k)
 {
     return k->codec != KVC_F16Z;
@@ -53,6 +61,7 @@ cag_status kvc_chunk_load(const cag_kvc *k, int layer, int chunk,
                         "differs)", layer, chunk);
     if (kvc_chunk_in_place(k)) {
         *raw = r.stored;
+        mark(k, layer, chunk);
         return CAG_OK;
     }
     coder = kvc_lazy_take(k->lazy);
@@ -67,5 +76,6 @@ cag_status kvc_chunk_load(const cag_kvc *k, int layer, int chunk,
     if (st)
         return cag_error_copy(err, &why);
     *raw = dst;
+    mark(k, layer, chunk);
     return CAG_OK;
 }

@@ -9,6 +9,7 @@
 #define KVC_IMPL_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "kvc/kvc_codec.h"
 #include "kvc/kvc_meta.h"
@@ -31,6 +32,8 @@ struct kvc_lazy {
     int               n_idle;
     cag_tokenizer    *tok;
     void             *tok_copy;    /* TKNZ, when its memory is not aligned */
+    atomic_uchar     *checked;     /* [chunks of the file] 1: was intact   */
+    atomic_bool       verified;    /* by cag_kvc_verify                    */
 };
 
 struct cag_kvc {
@@ -64,9 +67,11 @@ struct kvc_chunk_ref {
 };
 void kvc_chunk_ref(const cag_kvc *k, int layer, int chunk,
                    struct kvc_chunk_ref *out);
-/* Releases lazy; NULL is fine. */
 struct kvc_lazy *kvc_lazy_new(void);
+/* Releases lazy; NULL is fine. */
 void             kvc_lazy_free(struct kvc_lazy *l);
+/* Room to remember which chunks were checked; false when out of memory. */
+bool             kvc_lazy_chunks(struct kvc_lazy *l, size_t n_chunk);
 /* An idle decoder or a new one, NULL when out of memory; give it back. */
 struct kvc_coder *kvc_lazy_take(struct kvc_lazy *l);
 void              kvc_lazy_give(struct kvc_lazy *l, struct kvc_coder *c);

@@ -1,7 +1,7 @@
 /*
  * kvc_lazy.c - what an open cache makes on demand, behind one lock: decoders
  * (kept for the next chunk, as many as were ever needed at once) and the
- * tokenizer.
+ * tokenizer; and what has been checked so far.
  *
  * This is the one file of kvc/ that sees tokenizer/: a .kvc carries the
  * compiled tokenizer, so opening it is part of reading the file.
@@ -32,8 +32,29 @@ void kvc_lazy_free(struct kvc_lazy *l)
     if (l->tok)
         tok_free(l->tok);
     mem_free(l->tok_copy);
+    mem_free(l->checked);
     pthread_mutex_destroy(&l->lock);
     mem_free(l);
+}
+
+bool kvc_lazy_chunks(struct kvc_lazy *l, size_t n_chunk)
+{
+    l->checked = mem_alloc_array(n_chunk, sizeof *l->checked);
+    return l->checked != NULL;
+}
+
+void cag_kvc_get_checked(const cag_kvc *k, cag_kvc_checked *out)
+{
+    const struct kvc_lazy *l = k->lazy;
+
+    *out = (cag_kvc_checked){
+        .n_section = k->n_section - 1,      /* KV is checked by chunks */
+        .of_chunk = (int64_t)k->shape.n_layer * kvc_n_chunk(&k->shape),
+        .full = atomic_load(&l->verified)
+    };
+    for (int64_t i = 0; i < out->of_chunk; i++)
+        out->n_chunk += atomic_load_explicit(&l->checked[i],
+                                             memory_order_relaxed);
 }
 
 struct kvc_coder *kvc_lazy_take(struct kvc_lazy *l)

@@ -363,6 +363,8 @@ static cag_status check_chunks(cag_kvc *k, cag_error *err)
                         "chunks", (unsigned long long)s->size,
                         (unsigned long long)(n * KVC_CHNK_SIZE),
                         (unsigned long long)n);
+    if (!kvc_lazy_chunks(k->lazy, (size_t)n))
+        return cag_fail_nomem(err, "chunk table");
     rd_init(&r, k->data + s->off, (size_t)s->size, k->name, (int64_t)s->off,
             err);
     for (uint64_t i = 0; i < n && !r.status; i++) {

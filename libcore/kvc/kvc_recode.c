@@ -16,7 +16,7 @@ struct recode {
     const cag_kvc *in;
     struct pool   *pool;
     jv            *meta, *srcs;
-    char          *from, *to;       /* absolute directories */
+    char          *from, *to;       /* the directories of in and out */
     struct kvc_extra extra[KVC_MAX_SECTION];
     int            n_extra;
 };
@@ -35,57 +35,45 @@ static cag_status copy_chunk(void *ctx, int layer, int chunk, uint8_t *dst,
 
 /* ----------------------------------------------------------------- paths */
 
-static char *absolute_dir(const char *path)
+/* A path relative to r->from, as seen from r->to. */
+static jv *move_path(const struct recode *r, const char *path)
 {
-    char *dir = file_dirname(path), *abs = dir ? file_absolute(dir) : NULL;
+    char *abs = file_join(r->from, path);
+    char *rel = abs ? file_relative(abs, r->to) : NULL;
+    jv   *v = rel ? jv_new_str(rel, strlen(rel)) : NULL;
 
-    mem_free(dir);
-    return abs;
-}
-
-/* Member key of o, a path relative to r->from, as seen from r->to. */
-static bool move_path(const struct recode *r, jv *o, const char *key)
-{
-    const char *path = jv_get_str(o, key, NULL);
-    char       *abs, *rel;
-    bool        ok;
-
-    if (!path || path[0] == '/')
-        return true;
-    abs = file_join(r->from, path);
-    rel = abs ? file_relative(abs, r->to) : NULL;
-    ok = rel && jv_set_str(o, key, rel);
     mem_free(rel);
     mem_free(abs);
-    return ok;
+    return v;
 }
 
-/* A changed copy of *o's member (or element) is needed because values handed
- * out by jv are read-only. */
-static bool move_model(const struct recode *r)
+/*
+ * A copy of META or SRCS for another directory.  The rule of kvc(5): every
+ * string member called "path" or "group" is a file's path, at any depth.
+ */
+static jv *move(const struct recode *r, const char *key, const jv *v)
 {
-    jv *model = jv_copy(jv_get(r->meta, "model"));
+    const char *s = jv_str(v, NULL);
+    jv         *out;
 
-    if (!model || !move_path(r, model, "path")) {
-        jv_free(model);
-        return false;
+    if (s && *s && *s != '/' && (!strcmp(key, "path") || !strcmp(key, "group")))
+        return move_path(r, s);
+    if (jv_type(v) == JV_ARRAY) {
+        out = jv_new_array();
+        for (size_t i = 0; out && i < jv_count(v); i++)
+            if (!jv_append(out, move(r, "", jv_at(v, i)))) {
+                jv_free(out);
+                return NULL;
+            }
+        return out;
     }
-    return jv_set(r->meta, "model", model);
-}
+    if (jv_type(v) != JV_OBJECT)
+        return jv_copy(v);
+    out = jv_new_object();
+    for (void *it = jv_iter(v); out && it; it = jv_next(v, it)) {
+        const char *name = jv_iter_key(it, NULL);
 
-static jv *move_sources(const struct recode *r)
-{
-    jv *out = jv_new_array();
-
-    for (size_t i = 0; out && i < jv_count(r->in->srcs); i++) {
-        jv *s = jv_copy(jv_at(r->in->srcs, i));
-
-        if (!s || !move_path(r, s, "path") || !move_path(r, s, "group")) {
-            jv_free(s);
-            jv_free(out);
-            return NULL;
-        }
-        if (!jv_append(out, s)) {
+        if (!jv_set(out, name, move(r, name, jv_iter_value(it)))) {
             jv_free(out);
             return NULL;
         }
@@ -98,19 +86,18 @@ static cag_status prepare(struct recode *r, const char *in, const char *out,
 {
     const cag_kvc *k = r->in;
 
-    r->from = absolute_dir(in);
-    r->to = absolute_dir(out);
-    r->meta = jv_copy(k->meta);
-    if (!r->from || !r->to || !r->meta)
+    r->from = file_real_dir(in);
+    r->to = file_real_dir(out);
+    if (!r->from || !r->to)
         return cag_fail_nomem(err, "recode");
     if (strcmp(r->from, r->to) == 0) {
+        r->meta = jv_copy(k->meta);
         r->srcs = jv_copy(k->srcs);
     } else {
-        r->srcs = move_sources(r);
-        if (r->srcs && !move_model(r))
-            return cag_fail_nomem(err, "recode");
+        r->meta = move(r, "", k->meta);
+        r->srcs = move(r, "", k->srcs);
     }
-    if (!r->srcs)
+    if (!r->meta || !r->srcs)
         return cag_fail_nomem(err, "recode");
     for (int i = 0; i < k->n_section; i++) {
         const struct kvc_section *s = &k->section[i];

@@ -186,6 +186,8 @@ cag_status cag_kvc_verify(cag_kvc *k, int n_thread, cag_progress_fn progress,
         }
     }
     st = verify_chunks(&v, pool, batch, progress, ctx, err);
+    if (!st)
+        atomic_store(&k->lazy->verified, true);
 out:
     for (int i = 0; v.raw && i < n; i++)
         mem_free(v.raw[i]);

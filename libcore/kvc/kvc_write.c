@@ -63,6 +63,7 @@ struct writer {
     struct worker         *worker;
     int                    n_slot, n_worker;
     int                    first;      /* chunk in slot 0 */
+    struct kvc_made        made;
     struct file_out        out;
     bool                   open;
 };
@@ -410,6 +411,7 @@ static cag_status write_chunks(struct writer *w, struct pool *pool,
             end = at + s->n_stored;
             at = kvc_page_up(end);
             done += raw;
+            w->made.kv_stored_bytes += s->n_stored;
         }
         if (w->d->progress &&
             !w->d->progress(w->d->progress_ctx, "write", done, total))
@@ -417,6 +419,7 @@ static cag_status write_chunks(struct writer *w, struct pool *pool,
                             "cancelled");
     }
     kv->size = end;
+    w->made.kv_raw_bytes = done;
     return CAG_OK;
 }
 
@@ -447,6 +450,7 @@ static cag_status finish_meta(struct writer *w, cag_error *err)
         return cag_fail(err, CAG_E_CORRUPT, w->out.path, -1,
                         "content id is %s, expected %s", hex,
                         w->d->expect_content_id);
+    memcpy(w->made.content_id, hex, sizeof hex);
     if (!set_hex(w->meta, "content_id", id))
         return cag_fail_nomem(err, "META");
     buf_clear(&w->meta_text);
@@ -502,6 +506,7 @@ static cag_status write_rest(struct writer *w, cag_error *err)
     }
     if (!st && size > end)
         st = file_out_pwrite(&w->out, zero, (size_t)(size - end), end, err);
+    w->made.size_bytes = size;
     return st ? st : write_header(w, size, err);
 }
 
@@ -556,6 +561,8 @@ cag_status kvc_write(const char *path, const struct kvc_desc *d, int mode,
     if (!st) {
         w->open = false;             /* commit aborts itself */
         st = file_out_commit(&w->out, err);
+        if (!st && d->made)
+            *d->made = w->made;
     }
 out:
     release(w);

@@ -63,6 +63,12 @@ struct kvc_extra {
     size_t      size;
 };
 
+/* What was written. */
+struct kvc_made {
+    uint64_t size_bytes, kv_raw_bytes, kv_stored_bytes;
+    char     content_id[2 * SHA256_SIZE + 1];
+};
+
 struct kvc_desc {
     struct kvc_shape shape;       /* chunk_tok 0: filled by kvc_chunk_tok   */
     const char    *codec;         /* "f16z", "f16", "f32"                   */
@@ -83,6 +89,7 @@ struct kvc_desc {
     const char    *expect_content_id;
     /* called from the caller's thread with bytes of raw KV done */
     cag_progress_fn progress; void *progress_ctx;        /* may be NULL     */
+    struct kvc_made *made;        /* filled on success; may be NULL         */
 };
 
 /*

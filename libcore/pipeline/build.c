@@ -12,6 +12,7 @@
 #include "kvc/kvc_read.h"
 #include "kvc/kvc_write.h"
 #include "pipeline/build_job.h"
+#include "pipeline/checkpoint.h"
 #include "pipeline/depfile.h"
 #include "pipeline/notes.h"
 #include "pipeline/plan.h"
@@ -74,22 +75,23 @@ cag_status cag_build_plan(const cag_build_opts *o, cag_build_report *r,
 }
 
 /*
- * Tokens whose K and V can be taken from the old cache: the common prefix of
- * ids, if they were computed by the same model in the same way.
+ * Tokens whose K and V can be taken from an earlier cache: the common prefix
+ * of ids, if they were computed by the same model in the same way.
  */
-static int64_t reusable(const struct build_job *j, const char *numerics)
+static int64_t reusable(const struct build_job *j, const cag_kvc *from,
+                        const char *numerics)
 {
-    const cag_kvc_info *old = j->old ? cag_kvc_get_info(j->old) : NULL;
+    const cag_kvc_info *old = from ? cag_kvc_get_info(from) : NULL;
     const struct kvc_shape *shape;
     const jv *binding;
     const int32_t *ids;
     size_t n_old, n = 0;
     char hex[2 * SHA256_SIZE + 1];
 
-    if (!old || j->o->force || strcmp(old->numerics, numerics) ||
+    if (!old || strcmp(old->numerics, numerics) ||
         strcmp(old->precision, precision_name(j->o->engine.precision)))
         return 0;
-    binding = jv_get(kvc_meta(j->old), "binding");
+    binding = jv_get(kvc_meta(from), "binding");
     hash_hex(j->print.weights, SHA256_SIZE, hex);
     if (strcmp(hex, old->weights_sha256))
         return 0;
@@ -97,13 +99,13 @@ static int64_t reusable(const struct build_job *j, const char *numerics)
     if (strcmp(hex, old->config_sha256) ||
         strcmp(jv_get_str(binding, "rope", ""), j->model->config.rope_text))
         return 0;
-    shape = kvc_get_shape(j->old);
+    shape = kvc_get_shape(from);
     if (shape->elem_bytes != j->shape.elem_bytes ||
         shape->n_layer != j->shape.n_layer ||
         shape->n_kv_head != j->shape.n_kv_head ||
         shape->d_head != j->shape.d_head)
         return 0;
-    ids = cag_kvc_ids(j->old, &n_old);
+    ids = cag_kvc_ids(from, &n_old);
     while (n < n_old && n < j->ids.n && ids[n] == j->ids.id[n])
         n++;
     return (int64_t)n;
@@ -139,32 +141,58 @@ static double saved(const struct build_job *j, int64_t keep, double import_s,
     return s > 0 ? s : 0;
 }
 
-/* The prefill: what the old cache has is imported, the rest computed. */
+/* Take K and V of the first *keep tokens from an earlier cache; *keep is 0
+ * afterwards if it turns out to be damaged. */
+static cag_status import(struct build_job *j, cag_session *s,
+                         const cag_kvc *from, int64_t *keep, cag_error *err)
+{
+    cag_error why = CAG_ERROR_INIT;
+
+    if (!*keep || session_import(s, from, (int)*keep, &why) == CAG_OK)
+        return CAG_OK;
+    if (why.status != CAG_E_CORRUPT)
+        return cag_error_copy(err, &why);
+    note(&j->o->hooks, CAG_NOTE_WARN,
+         "%s: is damaged (%s); its tokens are computed anew",
+         cag_kvc_get_info(from)->path, why.msg);
+    *keep = 0;
+    return CAG_OK;
+}
+
+/* The prefill: what the old cache or a checkpoint has is imported, the rest
+ * computed.  Of the two, the one with more. */
 static cag_status compute(struct build_job *j, cag_engine *e, cag_session *s,
-                          int64_t keep, cag_error *err)
+                          cag_error *err)
 {
     double start = now_s(), computing;
-    cag_error why = CAG_ERROR_INIT;
+    const char *numerics = cag_engine_numerics(e);
+    int64_t n_old = j->o->force ? 0 : reusable(j, j->old, numerics), n = 0;
+    cag_kvc *ckpt = NULL;
     cag_status st = CAG_OK;
 
-    if (keep && session_import(s, j->old, (int)keep, &why)) {
-        if (why.status != CAG_E_CORRUPT)
-            return cag_error_copy(err, &why);
-        note(&j->o->hooks, CAG_NOTE_WARN,
-             "%s: the old cache is damaged (%s); everything is computed anew",
-             j->o->output, why.msg);
-        keep = 0;
+    if (j->o->checkpoint)
+        st = checkpoint_open(j->o->output, &j->o->hooks, &ckpt, err);
+    if (st)
+        return st;
+    n = reusable(j, ckpt, numerics);
+    if (n > n_old) {
+        st = import(j, s, ckpt, &n, err);
+        j->r->n_tok_resumed = n;
+    } else {
+        n = 0;
     }
+    if (!st && n == 0) {
+        st = import(j, s, j->old, &n_old, err);
+        n = n_old;
+    }
+    cag_kvc_close(ckpt);
     computing = now_s();
-    j->r->n_tok_kept = keep;
-    if (j->o->hooks.progress)
-        cag_engine_set_progress(e, j->o->hooks.progress, j->o->hooks.ctx);
-    if ((size_t)keep < j->ids.n)
-        st = cag_session_prefill(s, j->ids.id + keep,
-                                 (int)(j->ids.n - (size_t)keep), NULL, err);
+    j->r->n_tok_kept = n;
+    if (!st && (size_t)n < j->ids.n)
+        st = checkpoint_prefill(j, e, s, err);
     j->r->prefill_s = now_s() - start;
-    if (!st && keep)
-        j->r->saved_s = saved(j, keep, computing - start, now_s() - computing);
+    if (!st && n)
+        j->r->saved_s = saved(j, n, computing - start, now_s() - computing);
     return st;
 }
 
@@ -172,12 +200,14 @@ static cag_status write_file(struct build_job *j, cag_engine *e,
                              const cag_session *s, cag_error *err)
 {
     struct chunk_source c = { s, &j->shape };
+    struct kvc_made made;
     struct kvc_desc d = {
         .shape = j->shape, .codec = j->codec, .meta = j->meta,
         .sources = j->sources, .prompt = j->prmt, .text = j->prompt.text,
         .text_size = j->prompt.size, .ids = j->ids.id, .id_off = j->ids.off,
         .n_ids = j->ids.n, .chunk = give_chunk, .ctx = &c,
-        .progress = j->o->hooks.progress, .progress_ctx = j->o->hooks.ctx
+        .progress = j->o->hooks.progress, .progress_ctx = j->o->hooks.ctx,
+        .made = &made
     };
     double start = now_s();
     cag_status st;
@@ -185,7 +215,28 @@ static cag_status write_file(struct build_job *j, cag_engine *e,
     d.tokenizer = tok_blob(j->tok, &d.tokenizer_size);
     st = kvc_write(j->o->output, &d, j->o->mode, engine_pool(e), err);
     j->r->write_s = now_s() - start;
-    return st;
+    if (st == CAG_E_CANCELLED)
+        checkpoint_save(j, e, s);
+    if (st)
+        return st;
+    j->r->file_bytes = made.size_bytes;
+    j->r->kv_raw_bytes = made.kv_raw_bytes;
+    j->r->kv_stored_bytes = made.kv_stored_bytes;
+    snprintf(j->r->content_id, sizeof j->r->content_id, "%s",
+             made.content_id);
+    return CAG_OK;
+}
+
+/* The same of a cache that stays as it is. */
+static void describe_old(struct build_job *j)
+{
+    const cag_kvc_info *i = cag_kvc_get_info(j->old);
+
+    j->r->fresh = true;
+    j->r->file_bytes = i->size_bytes;
+    j->r->kv_raw_bytes = i->kv_raw_bytes;
+    j->r->kv_stored_bytes = i->kv_stored_bytes;
+    snprintf(j->r->content_id, sizeof j->r->content_id, "%s", i->content_id);
 }
 
 static cag_status make(struct build_job *j, cag_error *err)
@@ -194,14 +245,15 @@ static cag_status make(struct build_job *j, cag_error *err)
     cag_engine *e = NULL;
     cag_session *s = NULL;
     struct kvc_desc d = { .shape = j->shape, .codec = j->codec };
+    bool fresh = false;
     cag_status st = build_job_records(j, err);
 
-    if (st)
+    if (!st && !j->o->force)
+        st = build_job_is_fresh(j, &fresh, err);
+    if (fresh)
+        describe_old(j);
+    if (st || fresh)
         return st;
-    if (!j->o->force && build_job_is_fresh(j)) {
-        j->r->fresh = true;
-        return CAG_OK;
-    }
     /* before the prefill, not after it */
     st = kvc_check_space(j->o->output, &d, err);
     if (st)
@@ -214,31 +266,12 @@ static cag_status make(struct build_job *j, cag_error *err)
     if (!st)
         st = cag_session_new(e, NULL, (int)j->ids.n, &s, err);
     if (!st)
-        st = compute(j, e, s, reusable(j, cag_engine_numerics(e)), err);
+        st = compute(j, e, s, err);
     if (!st)
         st = write_file(j, e, s, err);
     cag_session_free(s);
     cag_engine_free(e);
     return st;
-}
-
-/* The output's figures, read back from the file itself. */
-static cag_status describe(const cag_build_opts *o, cag_build_report *r,
-                           cag_error *err)
-{
-    cag_kvc *k;
-    const cag_kvc_info *i;
-    cag_status st = cag_kvc_open(o->output, &k, err);
-
-    if (st)
-        return st;
-    i = cag_kvc_get_info(k);
-    r->file_bytes = i->size_bytes;
-    r->kv_raw_bytes = i->kv_raw_bytes;
-    r->kv_stored_bytes = i->kv_stored_bytes;
-    snprintf(r->content_id, sizeof r->content_id, "%s", i->content_id);
-    cag_kvc_close(k);
-    return CAG_OK;
 }
 
 static cag_status write_depfile(const struct build_job *j, cag_error *err)
@@ -280,14 +313,15 @@ cag_status cag_build(const cag_build_opts *o, cag_build_report *r,
         st = file_lock(&lock, o->output, o->lock_timeout_s, err);
     if (!st)
         st = build_job_prepare(&j, true, err);
+    /* before the cache, so that nothing can fail once that is replaced */
+    if (!st && o->depfile)
+        st = write_depfile(&j, err);
     if (!st)
         st = make(&j, err);
     if (!st)
-        st = describe(o, r, err);
+        checkpoint_remove(o->output);
     if (!st && r->fresh)
         st = refresh_mtime(o, err);
-    if (!st && o->depfile)
-        st = write_depfile(&j, err);
     build_job_release(&j);
     file_unlock(&lock);
     r->total_s = now_s() - start;

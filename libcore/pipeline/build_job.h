@@ -54,7 +54,8 @@ cag_status build_job_records(struct build_job *j, cag_error *err);
 cag_status build_job_provenance(struct build_job *j, const char *numerics,
                                 const char *device, cag_error *err);
 /* Is the old cache what this job would write? */
-bool       build_job_is_fresh(const struct build_job *j);
+cag_status build_job_is_fresh(const struct build_job *j, bool *fresh,
+                              cag_error *err);
 void       build_job_release(struct build_job *j);
 
 const char *precision_name(cag_precision p);

@@ -135,48 +135,66 @@ cag_status build_job_records(struct build_job *j, cag_error *err)
                           &j->prmt, err);
 }
 
-static bool same_json(const jv *a, const jv *b)
+static cag_status compare_json(const jv *a, const jv *b, bool *same,
+                               cag_error *err)
 {
     struct buf x = BUF_INIT, y = BUF_INIT;
-    bool same = a && b && jv_dump_canonical(a, &x, NULL) == CAG_OK &&
-                jv_dump_canonical(b, &y, NULL) == CAG_OK && !buf_failed(&x) &&
-                !buf_failed(&y) && x.size == y.size &&
-                !memcmp(x.data, y.data, x.size);
+    cag_status st = CAG_OK;
 
+    if (a && b) {
+        st = jv_dump_canonical(a, &x, err);
+        if (!st)
+            st = jv_dump_canonical(b, &y, err);
+    }
+    *same = a && b && !st && x.size == y.size &&
+            !memcmp(x.data, y.data, x.size);
     buf_free(&x);
     buf_free(&y);
-    return same;
+    return st;
+}
+
+static bool same_binding(const struct build_job *j)
+{
+    const jv *old = jv_get(kvc_meta(j->old), "binding");
+    const jv *binding = jv_get(j->meta, "binding");
+
+    for (void *it = jv_iter(binding); it; it = jv_next(binding, it)) {
+        const char *v = jv_str(jv_iter_value(it), NULL);
+
+        if (!v || strcmp(v, jv_get_str(old, jv_iter_key(it, NULL), "")))
+            return false;
+    }
+    return true;
+}
+
+static bool same_text(const struct build_job *j)
+{
+    size_t n;
+    const char *text = cag_kvc_text(j->old, &n);
+
+    return text && n == j->prompt.size && !memcmp(text, j->prompt.text, n);
 }
 
 /* Everything recorded but where it was computed: provenance is no reason. */
-bool build_job_is_fresh(const struct build_job *j)
+cag_status build_job_is_fresh(const struct build_job *j, bool *fresh,
+                              cag_error *err)
 {
     static const char *const members[] = { "build", "model", "prompt" };
     const cag_kvc_info *info = j->old ? cag_kvc_get_info(j->old) : NULL;
     const jv *meta = j->old ? kvc_meta(j->old) : NULL;
-    const jv *old_binding = jv_get(meta, "binding");
-    const jv *binding = jv_get(j->meta, "binding");
-    size_t n_text, n_src = jv_count(j->sources);
-    const char *text;
+    bool same = j->old && !strcmp(info->codec, j->codec) &&
+                info->n_source == (int)jv_count(j->sources) &&
+                same_binding(j) && same_text(j);
+    cag_status st = CAG_OK;
 
-    if (!j->old || strcmp(info->codec, j->codec) ||
-        info->n_source != (int)n_src)
-        return false;
-    for (size_t i = 0; i < sizeof members / sizeof *members; i++)
-        if (!same_json(jv_get(j->meta, members[i]),
-                       jv_get(meta, members[i])))
-            return false;
-    for (void *it = jv_iter(binding); it; it = jv_next(binding, it)) {
-        const char *v = jv_str(jv_iter_value(it), NULL);
-
-        if (!v || strcmp(v, jv_get_str(old_binding, jv_iter_key(it, NULL),
-                                       "")))
-            return false;
-    }
-    if (!same_json(j->sources, kvc_sources(j->old)) ||
-        !same_json(j->prmt, kvc_prmt(j->old)))
-        return false;
-    text = cag_kvc_text(j->old, &n_text);
-    return text && n_text == j->prompt.size &&
-           !memcmp(text, j->prompt.text, n_text);
+    for (size_t i = 0; same && !st && i < sizeof members / sizeof *members;
+         i++)
+        st = compare_json(jv_get(j->meta, members[i]),
+                          jv_get(meta, members[i]), &same, err);
+    if (same && !st)
+        st = compare_json(j->sources, kvc_sources(j->old), &same, err);
+    if (same && !st)
+        st = compare_json(j->prmt, kvc_prmt(j->old), &same, err);
+    *fresh = same && !st;
+    return st;
 }

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "kvc/kvc_read.h"
+#include "pipeline/checkpoint.h"
 #include "pipeline/freshness.h"
 #include "pipeline/locate.h"
 #include "pipeline/notes.h"
@@ -105,11 +106,16 @@ cag_status cag_kb_open(const char *path, const cag_kb_opts *o, cag_kb **out,
     kb->places = o->places;
     kb->hooks = o->hooks;
     kb->no_cache = o->no_cache;
-    kb->verified_full = o->verify_full;
     st = cag_kvc_open(path, &kb->kvc, err);
     if (st)
         goto out;
     info = cag_kvc_get_info(kb->kvc);
+    if (checkpoint_is(kb->kvc)) {
+        st = cag_fail(err, CAG_E_UNSUPPORTED, path, -1,
+                      "is the checkpoint of an unfinished build, not a cache; "
+                      "run cag-build --checkpoint again");
+        goto out;
+    }
     kb->ids = cag_kvc_ids(kb->kvc, &kb->n_ids);
     kb->n_ctx = o->n_ctx ? o->n_ctx : info->n_ctx;
     if (kb->n_ctx > info->n_ctx)
@@ -185,11 +191,6 @@ int cag_kb_sources_unseen(const cag_kb *kb)
 double cag_kb_load_s(const cag_kb *kb)
 {
     return kb->load_s;
-}
-
-const char *cag_kb_verified(const cag_kb *kb)
-{
-    return kb->verified_full ? "every digest" : "sections and used chunks";
 }
 
 bool cag_kb_knows_thinking(const cag_kb *kb)

@@ -21,7 +21,7 @@ struct cag_kb {
     int                 n_vocab;
     int                 n_unseen;
     double              load_s;
-    bool                no_cache, verified_full;
+    bool                no_cache;
     cag_places          places;
     cag_hooks           hooks;
 };

@@ -232,14 +232,19 @@ static cag_status try_path(struct hunt *h, const char *path, cag_error *err)
     return st;
 }
 
-/* Try a candidate that may be missing or wrong; true when it is the one. */
+/* Try a candidate that may be missing or wrong; true when it is the one.
+ * path is taken over; NULL is memory that is short. */
 static bool accept(struct hunt *h, const char *what, char *path,
                    char **found, cag_status *st, cag_error *err)
 {
     cag_error why = CAG_ERROR_INIT;
 
-    if (*st || !path)
+    if (!*st && !path)
+        *st = cag_fail_nomem(err, "model path");
+    if (*st) {
+        mem_free(path);
         return false;
+    }
     if (file_exists(path)) {
         cag_status s = try_path(h, path, &why);
 
@@ -262,6 +267,27 @@ static bool accept(struct hunt *h, const char *what, char *path,
     return false;
 }
 
+/* A model named by id or name, looked up: as above. */
+static bool accept_spec(struct hunt *h, const char *what, const char *spec,
+                        const cag_model_search *search, char **found,
+                        cag_status *st, cag_error *err)
+{
+    cag_error why = CAG_ERROR_INIT;
+    char *p = NULL;
+    cag_status s;
+
+    if (*st || !spec)
+        return false;
+    s = cag_model_find(spec, search, &p, &why);
+    if (!s)
+        return accept(h, what, p, found, st, err);
+    if (s == CAG_E_NOMEM)
+        *st = cag_error_copy(err, &why);
+    buf_printf(&h->tried, "%s%s %s (not there)", h->tried.size ? ", " : "",
+               what, spec);
+    return false;
+}
+
 /* The file names of a recorded model below each of the CAG_MODELS. */
 static bool hunt_dirs(struct hunt *h, const char *dirs, char **found,
                       cag_status *st, cag_error *err)
@@ -277,10 +303,12 @@ static bool hunt_dirs(struct hunt *h, const char *dirs, char **found,
     while (name && dirs && *dirs) {
         size_t n = strcspn(dirs, ":");
         char *dir = mem_strndup(dirs, n);
-        char *path = dir && n ? file_join(dir, name) : NULL;
+        char *path = dir ? file_join(dir, name) : NULL;
 
         mem_free(dir);
-        if (accept(h, "CAG_MODELS:", path, found, st, err))
+        if (!n)
+            mem_free(path);          /* an empty part names no directory */
+        else if (accept(h, "CAG_MODELS:", path, found, st, err))
             return true;
         dirs += n + (dirs[n] == ':');
     }
@@ -295,7 +323,6 @@ cag_status locate_model(const cag_kvc *k, const char *wanted,
     const cag_kvc_info *info = cag_kvc_get_info(k);
     cag_model_search search = { places->hf_hub, places->models };
     struct hunt h = { k, mem, BUF_INIT, CAG_ERROR_INIT };
-    cag_error why = CAG_ERROR_INIT;
     cag_status st = CAG_OK;
     char *dir = NULL, *p = NULL;
 
@@ -316,20 +343,9 @@ cag_status locate_model(const cag_kvc *k, const char *wanted,
                                    file_join(dir, info->model_path), path,
                                    &st, err))
         goto out;
-    if (!st && info->model_hub) {
-        if (cag_model_find(info->model_hub, &search, &p, &why))
-            buf_printf(&h.tried, "%shub id %s (not in the local hub cache)",
-                       h.tried.size ? ", " : "", info->model_hub);
-        else if (accept(&h, "hub id", p, path, &st, err))
-            goto out;
-    }
-    if (!st && places->model) {
-        if (cag_model_find(places->model, &search, &p, &why))
-            buf_printf(&h.tried, "%sCAG_MODEL %s (not there)",
-                       h.tried.size ? ", " : "", places->model);
-        else if (accept(&h, "CAG_MODEL", p, path, &st, err))
-            goto out;
-    }
+    if (accept_spec(&h, "hub id", info->model_hub, &search, path, &st, err) ||
+        accept_spec(&h, "CAG_MODEL", places->model, &search, path, &st, err))
+        goto out;
     if (!st && hunt_dirs(&h, places->models, path, &st, err))
         goto out;
     if (!st && h.other.status)

@@ -15,23 +15,7 @@
 
 char *record_dir(const char *kvc_path)
 {
-    char real[PATH_MAX];
-    char *follow, *abs, *dir;
-
-    if (realpath(kvc_path, real))
-        return file_dirname(real);
-    /* not there yet: it may be a link to where it will be, and its directory
-     * a link all the same */
-    follow = file_follow(kvc_path);
-    abs = follow ? file_absolute(follow) : NULL;
-    mem_free(follow);
-    dir = abs ? file_dirname(abs) : NULL;
-    mem_free(abs);
-    if (dir && realpath(dir, real)) {
-        mem_free(dir);
-        dir = mem_strdup(real);
-    }
-    return dir;
+    return file_real_dir(kvc_path);
 }
 
 char *record_path(const char *path, const char *dir)

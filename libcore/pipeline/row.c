@@ -274,6 +274,21 @@ void row_write_text(const cag_answer *a, struct buf *out)
     buf_char(out, '\n');
 }
 
+static bool add_verified(jv *o, const cag_kvc *k)
+{
+    jv *v = jv_new_object();
+    cag_kvc_checked c;
+
+    cag_kvc_get_checked(k, &c);
+    if (v && jv_set_int(v, "sections", c.n_section) &&
+        jv_set_int(v, "chunks", c.n_chunk) &&
+        jv_set_int(v, "of_chunks", c.of_chunk) &&
+        jv_set_bool(v, "full", c.full))
+        return jv_set(o, "verified", v);
+    jv_free(v);
+    return false;
+}
+
 char *cag_answer_json(const cag_kb *kb, const cag_answer *a,
                       const char *question, size_t size, const char *id,
                       const cag_ask_params *p)
@@ -287,7 +302,7 @@ char *cag_answer_json(const cag_kb *kb, const cag_answer *a,
               jv_set(o, "question", jv_new_str(question, size)) &&
               add_answer(o, kb, a, key) &&
               jv_set_int(o, "sources_unseen", kb->n_unseen) &&
-              jv_set_str(o, "verified", cag_kb_verified(kb));
+              add_verified(o, kb->kvc);
 
     if (ok)
         jv_dump(o, &b);

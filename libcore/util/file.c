@@ -8,6 +8,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
@@ -195,6 +197,21 @@ cag_status file_space(const char *path, uint64_t *free_bytes, cag_error *err)
         *free_bytes = (uint64_t)v.f_bavail * v.f_frsize;
     mem_free(dir);
     return st;
+}
+
+char *file_real_dir(const char *path)
+{
+    char real[PATH_MAX];
+    char *at = file_follow(path), *dir = at ? file_dirname(at) : NULL;
+
+    mem_free(at);
+    if (dir && realpath(dir, real)) {
+        mem_free(dir);
+        return mem_strdup(real);
+    }
+    at = dir ? file_absolute(dir) : NULL;
+    mem_free(dir);
+    return at;
 }
 
 char *file_follow(const char *path)

@@ -49,6 +49,9 @@ char *file_join(const char *dir, const char *name);  /* absolute name wins */
 /* Absolute, without "." and ".." and doubled slashes; touches no disk but
  * the current directory. */
 char *file_absolute(const char *path);
+/* The directory a file really lies in, links followed, whether the file is
+ * there or not: what paths recorded in a cache are relative to. */
+char *file_real_dir(const char *path);
 /* path as seen from directory dir, both made absolute first */
 char *file_relative(const char *path, const char *dir);
 /* The name a write to path reaches: symbolic links in the last part are
@@ -81,6 +84,8 @@ void       file_out_abort(struct file_out *o);
 /* Could path be written?  CAG_E_CREATE if its directory is missing or may not
  * be written, or if it exists and is no regular file.  Creates nothing. */
 cag_status file_can_create(const char *path, cag_error *err);
+/* Remove what dead runs left for this target; best effort. */
+void       file_out_clean(const char *path);
 /* Bytes free to this user on the file system of path's directory. */
 cag_status file_space(const char *path, uint64_t *free_bytes, cag_error *err);
 /* Unlink the temporary of every open file_out; async-signal-safe, for a
@@ -88,8 +93,10 @@ cag_status file_space(const char *path, uint64_t *free_bytes, cag_error *err);
 void file_out_emergency(void);
 
 /* Test hook: fail the nth write-side system call from now with errno sys
- * (0 = short write of half); nth 0 turns it off. */
-void file_fault(int64_t nth, int sys);
+ * (0 = short write of half); nth 0 turns it off.  file_fault_left: calls
+ * that are still to come before it, 0 once it has happened. */
+void    file_fault(int64_t nth, int sys);
+int64_t file_fault_left(void);
 
 /*
  * flock on path + ".lock" (created, never unlinked, close-on-exec).

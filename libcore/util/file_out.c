@@ -47,6 +47,11 @@ void file_fault(int64_t nth, int sys)
     atomic_store(&fault_left, nth);
 }
 
+int64_t file_fault_left(void)
+{
+    return atomic_load(&fault_left);
+}
+
 /* Call before each write-side system call: true if it must fail, errno set.
  * half, if not NULL, is set when the call must do half of its work. */
 static bool fault(bool *half)
@@ -164,6 +169,16 @@ static void remove_dead(const char *dir, const char *name)
         close(fd);
     }
     closedir(d);
+}
+
+void file_out_clean(const char *path)
+{
+    char *real = file_follow(path), *dir = real ? file_dirname(real) : NULL;
+
+    if (dir)
+        remove_dead(dir, base_name(real));
+    mem_free(dir);
+    mem_free(real);
 }
 
 /* --- open ---------------------------------------------------------------- */
@@ -378,13 +393,9 @@ static int sync_fd(int fd)
 
 /* The rename itself must survive a crash.  Some file systems cannot sync a
  * directory, and one may be writable but not readable: both are fine. */
-static cag_status sync_dir(const char *path, cag_error *err)
+static cag_status sync_dir(const char *dir, cag_error *err)
 {
-    char *dir = file_dirname(path);
     cag_status st = CAG_OK;
-
-    if (!dir)
-        return cag_fail_nomem(err, "path");
     int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd >= 0) {
         if (sync_fd(fd) != 0 && errno != EINVAL && errno != ENOTSUP)
@@ -392,14 +403,19 @@ static cag_status sync_dir(const char *path, cag_error *err)
                               "cannot sync the directory");
         close(fd);
     }
-    mem_free(dir);
     return st;
 }
 
 cag_status file_out_commit(struct file_out *o, cag_error *err)
 {
+    /* taken first: memory that is short must not fail what is done */
+    char *dir = file_dirname(o->path);
     cag_status st = CAG_OK;
 
+    if (!dir) {
+        st = cag_fail_nomem(err, "path");
+        goto out;
+    }
     if (sync_fd(o->fd) != 0) {
         st = cag_fail_sys(err, CAG_E_IO, errno, o->path, "cannot sync");
         goto out;
@@ -411,8 +427,9 @@ cag_status file_out_commit(struct file_out *o, cag_error *err)
     slot_drop(o->tmp);
     mem_free(o->tmp);
     o->tmp = NULL;
-    st = sync_dir(o->path, err);
+    st = sync_dir(dir, err);
 out:
+    mem_free(dir);
     file_out_abort(o);
     return st;
 }

@@ -29,11 +29,11 @@ setup() { cd "$work"; }
     expect 0 cag-ask -u -n 5 qwen.kvc "How long?" </dev/null
     [ "$(grep -c ' cached + ' "$err")" = 1 ]
     says "prompt tokens" "5 generated" "load" "first token" "tokens/s" \
-        "verified: sections and used chunks" "cpu"
+        "verified: header, 7 sections, 2 of 2 chunks" "cpu"
     expect 0 cag-ask -u --verify full -n 5 qwen.kvc "How long?"
     says "verified: every digest"
     expect 0 cag-ask -u --no-cache -n 5 qwen.kvc "How long?"
-    says "0 cached + "
+    says "0 cached + " "0 of 2 chunks"
 }
 
 @test "--json is one document with a schema" {
@@ -44,7 +44,8 @@ setup() { cd "$work"; }
         .usage.generated_tokens == 5 and .usage.cached_tokens > 100 and
         .usage.prompt_tokens > .usage.cached_tokens and
         (.content_id | test("^[0-9a-f]{64}$")) and (.seconds | type) == "number"
-        and .sources_unseen == 0 and (.verified | length) > 0' "$out"
+        and .sources_unseen == 0 and
+        .verified == {sections: 7, chunks: 2, of_chunks: 2, full: false}' "$out"
     a=$(jq -r .answer "$out")
     [ "$a" = "$(cag-ask -q -n 5 qwen.kvc "How long?")" ]
     [ "$(jq -r .content_id "$out")" = "$(cag-inspect --digest qwen.kvc | cut -c1-64)" ]

@@ -1,0 +1,37 @@
+/*
+ * checkpoint.h - a build that was interrupted goes on where it stopped.
+ *
+ * During the prefill the K and V computed so far are saved in FILE.kvc.ckpt:
+ * a valid .kvc of the prefix's first tokens, marked by META.checkpoint, mode
+ * 0600.  The next build imports what still matches (same tokens, model and
+ * numerics), so its result is the same byte for byte.  It is removed when a
+ * build of FILE.kvc succeeds.  The build's lock covers it.
+ */
+#ifndef PIPELINE_CHECKPOINT_H
+#define PIPELINE_CHECKPOINT_H
+
+#include <cag/pipeline.h>
+
+#include "pipeline/build_job.h"
+
+/* Open the checkpoint of an output; *out is NULL when there is none that is
+ * usable (said in a note).  CAG_E_NOMEM at most. */
+cag_status checkpoint_open(const char *output, const cag_hooks *hooks,
+                           cag_kvc **out, cag_error *err);
+/* Is this cache the checkpoint of an unfinished build? */
+bool       checkpoint_is(const cag_kvc *k);
+/* Remove an output's checkpoint and what its writers left; best effort. */
+void       checkpoint_remove(const char *output);
+
+/*
+ * Compute the tokens of the job behind those the session holds.  With
+ * o->checkpoint they are saved every o->checkpoint_s seconds (seldom enough
+ * to cost less than a tenth of the time) and when the caller cancels.
+ */
+cag_status checkpoint_prefill(struct build_job *j, cag_engine *e,
+                              cag_session *s, cag_error *err);
+/* Save all tokens of the session; a failure is a note, not an error. */
+void       checkpoint_save(struct build_job *j, cag_engine *e,
+                           const cag_session *s);
+
+#endif
