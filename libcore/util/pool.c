@@ -12,6 +12,13 @@
  * sequence of jobs only microseconds apart), then a sleep.  "Store mine,
  * then look at yours" on both sides, sequentially consistent, makes sure
  * that a sleeper is seen or does not sleep.
+ *
+ * A worker that loses its CPU to another program in the middle of a range
+ * keeps the caller waiting for a time slice or several, milliseconds after
+ * a job of microseconds.  When the caller has waited much longer than it
+ * worked, it works alone for a while, twice as long each time that happens
+ * again: on a machine whose CPUs are taken, a decode step then costs what it
+ * costs one thread, not a time slice at each of its 150 meetings.
  */
 #include "util/pool.h"
 
@@ -33,6 +40,11 @@
 
 #define POOL_MAX 512
 #define SPIN_NS  50000
+#define LATE_NS  200000          /* a wait that long is worth a look */
+#define SHORT_NS 4000000         /* what a time slice would ruin */
+#define UNHELPED 8               /* jobs in a row nobody came to */
+#define ALONE_MIN_NS 25000000
+#define ALONE_MAX_NS 1600000000
 #define CLOSED   (1u << 31)
 
 struct worker {
@@ -47,6 +59,10 @@ struct pool {
     pool_fn *fn;                 /* the job; see gate */
     void    *ctx;
     int64_t  n, grain;
+
+    /* the caller's own: works alone until then, because of a late worker */
+    int64_t  alone_until_ns, alone_ns;
+    int      n_unhelped;         /* jobs in a row */
 
     _Alignas(64) _Atomic int64_t next;
     _Alignas(64) atomic_uint     gate;
@@ -90,13 +106,18 @@ static bool spin(atomic_uint *word, unsigned while_it_is)
     return false;
 }
 
-static void work(struct pool *p, int index)
+/* Items done here. */
+static int64_t work(struct pool *p, int index)
 {
-    int64_t begin, n = p->n, grain = p->grain;
+    int64_t begin, n = p->n, grain = p->grain, done = 0;
 
     while ((begin = atomic_fetch_add_explicit(&p->next, grain,
-                                              memory_order_relaxed)) < n)
-        p->fn(p->ctx, index, begin, grain < n - begin ? begin + grain : n);
+                                              memory_order_relaxed)) < n) {
+        int64_t end = grain < n - begin ? begin + grain : n;
+        p->fn(p->ctx, index, begin, end);
+        done += end - begin;
+    }
+    return done;
 }
 
 /* Leave the gate; the last one out wakes a caller that sleeps there. */
@@ -170,17 +191,51 @@ static void wait_all_out(struct pool *p)
     pthread_mutex_unlock(&p->lock);
 }
 
+/*
+ * The caller worked from begin to done, then waited; helped: others did a
+ * part.  Twice the time it worked is what an undisturbed worker never takes
+ * for its last range, and jobs in a row that nobody came to in time mean
+ * that waking workers only takes the CPU away from the caller.  When jobs go
+ * well for as long as the last time alone, half of it is forgiven.
+ */
+static void judge(struct pool *p, int64_t begin, int64_t done, bool helped)
+{
+    int64_t now = now_ns(), waited = now - done;
+    bool late = waited > LATE_NS && done - begin < SHORT_NS &&
+                waited > 2 * (done - begin);
+
+    p->n_unhelped = helped ? 0 : p->n_unhelped + 1;
+    if (late || p->n_unhelped >= UNHELPED) {
+        p->n_unhelped = 0;
+        p->alone_ns = p->alone_ns < ALONE_MIN_NS / 2 ? ALONE_MIN_NS
+                      : p->alone_ns > ALONE_MAX_NS / 2 ? ALONE_MAX_NS
+                                                       : 2 * p->alone_ns;
+        p->alone_until_ns = now + p->alone_ns;
+    } else if (p->alone_ns && now - p->alone_until_ns > p->alone_ns) {
+        p->alone_ns /= 2;
+        p->alone_until_ns = now;
+    }
+}
+
+static void run_alone(pool_fn *fn, void *ctx, int64_t n, int64_t grain)
+{
+    for (int64_t i = 0; i < n; i += grain)
+        fn(ctx, 0, i, grain < n - i ? i + grain : n);
+}
+
 void pool_run(struct pool *p, pool_fn *fn, void *ctx, int64_t n, int64_t grain)
 {
+    int64_t begin, done;
+
     if (n <= 0)
         return;
     if (grain < 1)
         grain = 1;
     if (grain > n)
         grain = n;
-    if (p->n_thread == 1 || n == grain) {
-        for (int64_t i = 0; i < n; i += grain)
-            fn(ctx, 0, i, grain < n - i ? i + grain : n);
+    begin = p->n_thread > 1 && n > grain ? now_ns() : 0;
+    if (p->n_thread == 1 || n == grain || begin < p->alone_until_ns) {
+        run_alone(fn, ctx, n, grain);
         return;
     }
     p->fn = fn;
@@ -190,9 +245,11 @@ void pool_run(struct pool *p, pool_fn *fn, void *ctx, int64_t n, int64_t grain)
     atomic_store_explicit(&p->next, 0, memory_order_relaxed);
     atomic_fetch_and(&p->gate, ~CLOSED);
     next_epoch(p);
-    work(p, 0);
+    bool helped = work(p, 0) < n;
     atomic_fetch_or(&p->gate, CLOSED);
+    done = now_ns();
     wait_all_out(p);
+    judge(p, begin, done, helped);
 }
 
 int pool_size(const struct pool *p)
