@@ -94,7 +94,7 @@ static const char examples[] =
 
 static const opt_usage usage = {
     "cag-ask", "[options] FILE.kvc [QUESTION...]",
-    "answer questions from a cache", examples, specs
+    "answer questions from a cache", examples, specs, "*.kvc", NULL
 };
 
 static void fill(struct ask_opts *a)

@@ -42,8 +42,8 @@ static const opt_spec probe_specs[] = {
                "exact: f32 activations everywhere"),
     OPT_INT(0, "chunk", &o.chunk, 1, 65536, "C", NULL,
             "prompt tokens a pass (default 512)"),
-    OPT_STR(0, "device", &o.device, "DEV", "CAG_DEVICE",
-            "auto, cpu or cuda[:N]"),
+    OPT_STR(0, "device", &o.device, "auto|cpu|cuda[:N]", "CAG_DEVICE",
+            "where to compute"),
     OPT_INT('t', "threads", &o.n_thread, 1, 512, "N", "CAG_THREADS",
             "CPU threads"),
     OPT_COMMON,
@@ -54,7 +54,7 @@ static const opt_usage probe_usage = {
     "cag-bench probe", "-m MODEL --ids FILE [options]",
     "evaluate given token ids",
     "  echo '[1, 2, 3]' | cag-bench probe -m MODEL --ids - -n 8 --json\n",
-    probe_specs
+    probe_specs, NULL, NULL
 };
 
 static void print_text(int n_ids, const cag_probe_result *r)
@@ -157,10 +157,12 @@ static const char *const command_names[] = { "probe", NULL };
 static int (*const commands[])(int, char **) = { probe };
 
 static const opt_spec specs[] = { OPT_COMMON, OPT_END };
+static const opt_usage *const command_usages[] = { &probe_usage, NULL };
 static const opt_usage usage = {
-    "cag-bench", "COMMAND [options]\ncag-bench COMMAND --help",
+    "cag-bench", "COMMAND [options]\nCOMMAND --help",
     "measure a model and its caches; commands: probe",
-    "  cag-bench probe -m MODEL --ids ids.json --json\n", specs
+    "  cag-bench probe -m MODEL --ids ids.json --json\n", specs, NULL,
+    command_usages
 };
 
 int main(int argc, char **argv)

@@ -26,7 +26,8 @@ static const opt_usage usage = {
     "[options] --refresh FILE.kvc...\n"
     "[options] --check FILE.kvc...\n"
     "--recode CODEC IN.kvc -o OUT.kvc",
-    "read texts once and keep what the model made of them", examples, build_specs
+    "read texts once and keep what the model made of them", examples, build_specs,
+    NULL, NULL
 };
 
 /* A text that does not fit: where the tokens are.  The table is talk, so it

@@ -62,7 +62,7 @@ static const opt_usage usage = {
     "--diff A.kvc B.kvc\n"
     "--ids -m MODEL [FILE...]\n"
     "--prompt -m MODEL [--messages FILE.json]",
-    "show and verify caches", examples, specs
+    "show and verify caches", examples, specs, "*.kvc", NULL
 };
 
 static int verify(cag_kvc *k)

@@ -228,9 +228,10 @@ static void set(const opt_spec *s, const char *from, const char *text)
     }
 }
 
-static bool takes_value(const opt_spec *s)
+bool opt_takes_value(const opt_spec *s)
 {
-    return s->type >= OPT_T_STR && s->type <= OPT_T_LIST;
+    return (s->type >= OPT_T_STR && s->type <= OPT_T_LIST) ||
+           s->type == OPT_T_COMPLETION;
 }
 
 /* --- getopt -------------------------------------------------------------- */
@@ -298,7 +299,7 @@ static void make_tables(struct tables *t)
         const opt_spec *s = &usage->specs[i];
         if (!s->name)
             continue;
-        int arg = takes_value(s) ? required_argument : no_argument;
+        int arg = opt_takes_value(s) ? required_argument : no_argument;
         t->longs[k++] = (struct option){ s->name, arg, NULL, 256 + i };
         if (s->letter) {
             *p++ = s->letter;
@@ -335,6 +336,10 @@ static void one_option(int c, const char *word)
     }
     if (s->type == OPT_T_VERSION) {
         opt_print_version(usage);
+        exit(ui_close_stdout(0));
+    }
+    if (s->type == OPT_T_COMPLETION) {
+        opt_print_completion(usage, choice(s, from, optarg));
         exit(ui_close_stdout(0));
     }
     if (s->type == OPT_T_CONFIG)

@@ -1,5 +1,6 @@
 /*
- * opt.h - one table per program: parsing, --help, -V, --print-config.
+ * opt.h - one table per program: parsing, --help, -V, --print-config, and
+ * completions for three shells.
  *
  *   static struct { bool json; const char *model; int n_thread; } o;
  *   static const opt_spec specs[] = {
@@ -8,12 +9,12 @@
  *       OPT_MORE,              // from here --help gives the names only
  *       OPT_INT('t', "threads", &o.n_thread, 1, 512, "N", "CAG_THREADS",
  *               "CPU threads"),
- *       OPT_COMMON,            // -q -v --progress --color --print-config -h -V
+ *       OPT_COMMON,            // -q -v --progress ... -h -V
  *       OPT_END
  *   };
  *   static const opt_usage usage = { "cag-ask", "[options] FILE.kvc ...",
  *                                    "answer questions from a cache",
- *                                    examples, specs };
+ *                                    examples, specs, "*.kvc", NULL };
  *
  * The variables' values before opt_parse are the defaults.  Options stand
  * anywhere among the operands; "--" ends them; a name is never abbreviated.
@@ -30,7 +31,7 @@
 enum opt_type {
     OPT_T_END, OPT_T_MORE, OPT_T_FLAG, OPT_T_COUNT, OPT_T_STR, OPT_T_INT,
     OPT_T_I64, OPT_T_DOUBLE, OPT_T_SIZE, OPT_T_CHOICE, OPT_T_LIST, OPT_T_HELP,
-    OPT_T_VERSION, OPT_T_CONFIG
+    OPT_T_VERSION, OPT_T_CONFIG, OPT_T_COMPLETION
 };
 
 enum { OPT_LIST_MAX = 64 };
@@ -93,6 +94,8 @@ typedef struct opt_spec {
     OPT_CHOICE(0, "color", &ui.color, ui_when, NULL, "colour on messages"),   \
     { .type = OPT_T_CONFIG, .name = "print-config",                           \
       .help = "print every value and its origin" },                           \
+    { .type = OPT_T_COMPLETION, .name = "completion", .choices = opt_shells,  \
+      .help = "print a completion script" },                                  \
     { .type = OPT_T_HELP, .letter = 'h', .name = "help",                      \
       .help = "print this text" },                                            \
     { .type = OPT_T_VERSION, .letter = 'V', .name = "version",                \
@@ -104,13 +107,17 @@ typedef struct opt_usage {
     const char     *summary;    /* one line: what it does                    */
     const char     *examples;   /* lines, indented as they shall appear      */
     const opt_spec *specs;      /* OPT_END at the end; at most OPT_MAX       */
+    const char     *operand;    /* "*.kvc" if those are usual; NULL: any file */
+    const struct opt_usage *const *commands;   /* of a tool with commands,
+                                   NULL at the end; or NULL              */
 } opt_usage;
 enum { OPT_MAX = 96 };
+extern const char *const opt_shells[];   /* of --completion */
 
 /*
  * Start the user interface (ui_start) and parse.  Returns the operands,
  * NULL-terminated, inside argv; fewer than min_operand of them is wrong
- * usage.  Does not return for -h, -V and wrong usage.  With --print-config
+ * usage.  Does not return for -h, -V, --completion and wrong usage.  With --print-config
  * opt_wants_config() is true and min_operand is not asked for: the program
  * adds what its manifest sets, then calls opt_print_config and ends.
  */

@@ -31,7 +31,8 @@ static const opt_spec specs[] = {
     OPT_END
 };
 static const opt_usage usage = { "cag-try", "[options] FILE...\n--check FILE",
-                                 "tries things", "  cag-try a.kvc\n", specs };
+                                 "tries things", "  cag-try a.kvc\n", specs,
+                                 NULL, NULL };
 
 static char *args[40];
 
