@@ -437,8 +437,6 @@ static cag_status take_sources(struct loader *l)
     cag_status st = CAG_OK;
     int n = 0, cap = 0;
 
-    if (l->m->source)
-        return fail(l, &at, "the key 'sources' stands here a second time");
     if (l->event.type != YAML_SEQUENCE_START_EVENT)
         return fail(l, &at, "sources is %s, expected a list",
                     event_name(l->event.type));
@@ -477,12 +475,12 @@ static cag_status top_special(struct loader *l, const char *name, bool *done)
     *done = !strcmp(name, "sources") || !strcmp(name, "prompt");
     if (!*done)
         return CAG_OK;
+    if (l->seen[0][name[0] == 's' ? 30 : 31]++)
+        return fail(l, &at, "the key '%s' stands here a second time", name);
     if ((st = next(l)) != CAG_OK)
         return st;
     if (name[0] == 's')
         return take_sources(l);
-    if (l->seen[0][31]++)
-        return fail(l, &at, "the key 'prompt' stands here a second time");
     return mapping(l, prompt_keys, 1, NULL);
 }
 

@@ -128,9 +128,11 @@ static cag_status open_model(struct build_job *j, bool with_weights,
                                       .announce = notes_hashing,
                                       .ctx = &hooks };
     unsigned flags = with_weights ? 0 : CAG_MODEL_NO_WEIGHTS;
-    cag_status st = locate_model_files(j->model_path, &mem, &j->files,
-                                       err);
+    cag_status st = CAG_OK;
 
+    /* a dry run reads no weights, not even to hash them */
+    if (with_weights)
+        st = locate_model_files(j->model_path, &mem, &j->files, err);
     if (st)
         return st;
     /* an unchanged model's tokenizer is in the old cache, compiled */
@@ -145,7 +147,8 @@ static cag_status open_model(struct build_job *j, bool with_weights,
     if (!j->tok)
         j->tok = cag_model_get_tokenizer(j->model);
     j->r->model_path = mem_strdup(j->model_path);
-    return fingerprint_model(j->model, &mem, &j->print, err);
+    return with_weights ? fingerprint_model(j->model, &mem, &j->print, err)
+                        : CAG_OK;
 }
 
 static cag_status unknown_template(const char *name, cag_error *err)

@@ -59,3 +59,6 @@ facts() {
         echo "Fact $i: box number $((i * 7919 % 1000)) weighs $((i * 31 % 97)) kg and stands in hall $((i % 7))."
     done
 }
+
+# `! cmd` alone never fails a test
+not() { ! "$@"; }

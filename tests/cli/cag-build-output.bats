@@ -1,0 +1,224 @@
+#!/usr/bin/env bats
+# The file cag-build writes: where, how, and what happens when it cannot.
+
+load build_helper
+setup() {
+    begin
+    facts 2 >s.md
+}
+
+build() { cag-build -q -m "$model" "$@"; }
+
+# A build that takes its time: two seconds or more of prefill.
+slow() { facts 150 >big.md && echo cag-build -q -B -t 1 -b 16 -m "$model" -o kb.kvc big.md; }
+
+no_temporary() { [ -z "$(find . -name '.*.tmp')" ] || { ls -A; return 1; }; }
+
+@test "outputs that cannot be written: 73, before anything is read" {
+    mkdir dir
+    ls -A >../before
+    fails 73 "dir: is a directory" build -o dir s.md
+    fails 73 "nodir/k.kvc: cannot create a file in the directory nodir: No such file" build -o nodir/k.kvc s.md
+    fails 73 "s.md/k.kvc: cannot create" build -o s.md/k.kvc s.md
+    fails 73 "/dev/full: is not a regular file" build -o /dev/full s.md
+    fails 64 "-o must be a file" build -o - s.md
+    fails 64 "no output: name the cache with -o" build s.md
+    ls -A | diff ../before -
+    if [ "$(id -u)" -ne 0 ]; then
+        chmod 555 dir
+        fails 73 "dir/k.kvc: cannot create a file in the directory dir: Permission denied" build -o dir/k.kvc s.md
+    fi
+}
+
+@test "mode: 0600 for a new file, that of the file replaced, or --mode" {
+    umask 022
+    ok build -o k.kvc s.md
+    [ "$(stat -c %a k.kvc)" = 600 ]
+    chmod 640 k.kvc
+    ok build -B -o k.kvc s.md
+    [ "$(stat -c %a k.kvc)" = 640 ]
+    ok build -B --mode 0444 -o k.kvc s.md
+    [ "$(stat -c %a k.kvc)" = 444 ]
+    fails 64 "expected an octal number" build --mode 0999 -o k.kvc s.md
+    fails 64 "expected an octal number" build --mode 01777 -o k.kvc s.md
+}
+
+@test "an output that is a link is followed, also to a file not there yet" {
+    mkdir sub
+    ln -s sub/real.kvc k.kvc
+    ok build -o k.kvc s.md
+    [ -L k.kvc ]
+    [ -f sub/real.kvc ]
+    ok cag-build --check k.kvc
+    ok cag-build --check sub/real.kvc
+    echo more >>s.md
+    ok cag-build -q --refresh k.kvc
+    [ -L k.kvc ]
+    (cd sub && cag-inspect --sources real.kvc | sha256sum -c --quiet)
+}
+
+@test "no space left: said before the prefill, or while writing; the old file stays" {
+    ok build -o kb.kvc s.md
+    cp kb.kvc old
+    local cmd rc=0
+    cmd=$(slow)
+    # files may not grow past 1,000 KiB: the write fails
+    (ulimit -f 1000 && exec $cmd) 2>err || rc=$?
+    [ "$rc" -eq 74 ]
+    grep -q "kb.kvc: cannot write: File too large" err
+    cmp kb.kvc old
+    no_temporary
+    mkdir mnt
+    mount -t tmpfs -o size=2m tmpfs mnt 2>/dev/null || skip "cannot mount a tmpfs here"
+    cp old mnt/kb.kvc
+    run --separate-stderr build -B -o mnt/kb.kvc big.md </dev/null
+    cmp mnt/kb.kvc old || status=99
+    [ -z "$(find mnt -name '.*.tmp')" ] || status=98
+    umount mnt
+    [ "$status" -eq 73 ] || show
+    says "the file system has"
+    says "No space left on device"
+}
+
+@test "SIGINT and SIGTERM end a build with 130 and 143 and leave the old file" {
+    ok build -o kb.kvc s.md
+    cp kb.kvc old
+    local cmd pair rc
+    cmd=$(slow)
+    for pair in INT:130 TERM:143; do
+        rc=0
+        timeout --preserve-status -s "${pair%:*}" 0.6 $cmd 2>err || rc=$?
+        [ "$rc" -eq "${pair#*:}" ]
+        [ ! -s err ]
+        cmp kb.kvc old
+        no_temporary
+    done
+    # also while it waits for a pipe
+    mkfifo p
+    (exec 3>p; sleep 2) &
+    rc=0
+    timeout --preserve-status -s INT 0.3 cag-build -q -m "$model" -o x.kvc p || rc=$?
+    [ "$rc" -eq 130 ]
+    [ ! -e x.kvc ]
+}
+
+@test "two builders: the second ends with 75 or waits with --lock-timeout" {
+    local cmd first rc=0
+    cmd=$(slow)
+    $cmd &
+    first=$!
+    for _ in $(seq 100); do [ ! -e kb.kvc.lock ] || break; sleep 0.02; done
+    sleep 0.1
+    fails 75 "kb.kvc" build -B -o kb.kvc s.md
+    ln -s kb.kvc alias.kvc
+    fails 75 "lock" build -B -o alias.kvc s.md
+    ok build --lock-timeout 60 -o kb.kvc s.md
+    wait "$first"
+    [ "$(cag-inspect --json kb.kvc | jq -r '.sources[0].name')" = s.md ]
+    no_temporary
+}
+
+@test "cron: no HOME, minimal PATH, closed stdin, LANG=C; -q is silent" {
+    local exe
+    exe=$(command -v cag-build)
+    env -i PATH=/usr/bin:/bin LANG=C "$exe" -q -m "$model" -o k.kvc s.md <&- >out 2>&1
+    [ ! -s out ]
+    env -i PATH=/usr/bin:/bin LANG=C "$exe" -q -m "$model" -o k.kvc s.md <&- >out 2>&1
+    [ ! -s out ]
+    [ ! -e .cache ]
+    # a failure prints one line that makes sense in a mail
+    local rc=0
+    env -i "$exe" -q -m "$model" -o k.kvc "$PWD/gone.md" <&- >out 2>&1 || rc=$?
+    [ "$rc" -eq 66 ]
+    [ "$(wc -l <out)" -eq 1 ]
+    grep -q "$PWD/gone.md" out
+    # nothing is printed to a closed or full stdout without an error
+    rc=0
+    "$exe" -q --json -m "$model" -o k.kvc s.md >/dev/full 2>err || rc=$?
+    [ "$rc" -eq 74 ]
+    grep -q "No space left on device" err
+    rc=0
+    "$exe" -q --json -m "$model" -o k.kvc s.md >&- 2>/dev/null || rc=$?
+    [ "$rc" -eq 74 ]
+    nice -n 19 "$exe" -q -B -m "$model" -o k.kvc s.md
+}
+
+@test "--keep-mtime leaves a fresh file's time alone, the default refreshes it" {
+    ok build -o k.kvc s.md
+    touch -d '2020-01-01' k.kvc
+    ok build --keep-mtime -o k.kvc s.md
+    [ "$(stat -c %Y k.kvc)" -eq "$(date -d 2020-01-01 +%s)" ]
+    ok build -o k.kvc s.md
+    [ "$(stat -c %Y k.kvc)" -gt "$(date -d 2024-01-01 +%s)" ]
+}
+
+@test "--depfile is read back by make: odd names, deleted sources, no change" {
+    command -v make >/dev/null || skip "no make"
+    mkdir 'd ir'
+    for f in 'sp ace.md' 'ha#sh.md' 'do$llar.md' 'co:lon.md' 'pi|pe.md' '~tilde.md' 'eq=ual.md' 'd ir/x.md'; do
+        echo "$f" >"$f"
+    done
+    cat >Makefile <<M
+kb.kvc: FORCE
+	cag-build -q --keep-mtime --depfile kb.d -m $model -o kb.kvc 'sp ace.md' 'ha#sh.md' 'do\$\$llar.md' 'co:lon.md' 'pi|pe.md' ./~tilde.md 'eq=ual.md' 'd ir'
+FORCE:
+-include kb.d
+M
+    make -s
+    stat -c '%Y %n' kb.kvc kb.d >t1
+    sleep 1.1
+    make -s
+    stat -c '%Y %n' kb.kvc kb.d | diff t1 -
+    # without FORCE the depfile alone decides
+    sed -i '/FORCE/d' Makefile
+    { echo "kb.kvc:"; grep cag-build Makefile; echo "-include kb.d"; } >M2
+    make -s -q -f M2
+    echo more >>'do$llar.md'
+    not make -s -q -f M2
+    make -s -f M2
+    make -s -q -f M2
+    rm 'co:lon.md'
+    sed -i "s/ 'co:lon.md'//" M2
+    make -s -f M2
+    ok cag-build --check kb.kvc
+    echo x >'se;mi.md'
+    ok cag-build -m "$model" -o x.kvc --depfile x.d 'se;mi.md' s.md
+    says "warning: se;mi.md: make cannot spell this name"
+    printf 'all: x.kvc\ninclude x.d\n' | make -s -f - -n
+}
+
+@test "progress: units on a terminal, one line for SIGUSR1, nothing in a pipe" {
+    facts 30 >m.md
+    cag-build -m "$model" -o k.kvc m.md 2>err
+    [ "$(wc -l <err)" -eq 1 ]
+    not grep -q $'\r' err
+    script -qec "TERM=xterm cag-build -B -b 64 -m $model -o k.kvc m.md" /dev/null >tty </dev/null
+    grep -q $'\r' tty
+    tr '\r' '\n' <tty | grep -E 'prefill +[0-9]+% +[0-9]+/[0-9]+ tokens'
+    tr '\r' '\n' <tty | grep -E 'write +[0-9]+% .*[KM]iB'
+    script -qec "TERM=dumb cag-build -B -m $model -o k.kvc m.md" /dev/null >tty </dev/null
+    tr -d '\n' <tty | tr '\r' '\n' | { ! grep -q prefill; }
+    local cmd
+    cmd=$(slow)
+    $cmd 2>err &
+    sleep 0.6
+    kill -USR1 $!
+    sleep 0.1
+    kill -TERM $!
+    wait $! || true
+    [ "$(wc -l <err)" -eq 1 ]
+    grep -E '^cag-build: prefill [0-9]+/[0-9]+ tokens, [0-9]+ s so far$' err
+}
+
+@test "without enough memory: a message and 71, no partial file" {
+    local cmd rc=0
+    cmd=$(slow)
+    (ulimit -v 38000 && exec $cmd) >out 2>err || rc=$?
+    if [ "$rc" -eq 139 ] || grep -qi sanitizer err; then
+        skip "a sanitizer needs more than that itself"
+    fi
+    [ "$rc" -eq 71 ]
+    grep -q "^cag-build: .*out of memory" err
+    [ ! -e kb.kvc ]
+    no_temporary
+}
