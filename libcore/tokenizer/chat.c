@@ -76,11 +76,13 @@ static bool set_token(jv *vars, const char *key, const cag_tokenizer *t,
     return jv_set(vars, key, jv_new_str(s ? s : "", s ? n : 0));
 }
 
-/* The variables transformers gives a template; messages is taken over. */
+/* The variables transformers gives a template; messages is taken over.
+ * Without a tokenizer the tokens' texts are empty. */
 static jv *variables(const struct cutter *c, jv *messages, bool add, bool think)
 {
-    size_t         n_eos;
-    const int32_t *eos = cag_tokenizer_eos(c->t, &n_eos);
+    size_t         n_eos = 0;
+    const int32_t *eos = c->t ? cag_tokenizer_eos(c->t, &n_eos) : NULL;
+    int32_t        bos = c->t ? cag_tokenizer_bos(c->t) : -1;
     jv            *v = jv_new_object();
     if (!v) {
         jv_free(messages);
@@ -90,7 +92,7 @@ static jv *variables(const struct cutter *c, jv *messages, bool add, bool think)
     ok = ok && jv_set(v, "tools", jv_new_null());
     ok = ok && jv_set(v, "documents", jv_new_null());
     ok = ok && jv_set_bool(v, "add_generation_prompt", add);
-    ok = ok && set_token(v, "bos_token", c->t, cag_tokenizer_bos(c->t));
+    ok = ok && set_token(v, "bos_token", c->t, bos);
     ok = ok && set_token(v, "eos_token", c->t, n_eos ? eos[0] : -1);
     /* the two names under which templates know the switch */
     ok = ok && jv_set_bool(v, "enable_thinking", think);

@@ -79,6 +79,7 @@ struct chat_pieces {
     char     *text;     /* the whole prompt, NUL-terminated */
     size_t    size;
 };
+/* t may be NULL: bos_token and eos_token are then empty. */
 cag_status chat_render(const char *template_text, const cag_tokenizer *t,
                        const jv *messages, bool add_generation_prompt,
                        bool think, int64_t now_s, struct chat_pieces *out,

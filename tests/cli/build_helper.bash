@@ -14,7 +14,8 @@ begin() {
     export CAG_CACHE_DIR="$BATS_FILE_TMPDIR/cache"
     unset CAG_MODEL CAG_MODELS HF_HOME HF_HUB_CACHE SOURCE_DATE_EPOCH
     unset CAG_THREADS CAG_DEVICE CAG_KERNELS NO_COLOR
-    mkdir "$BATS_TEST_TMPDIR/w" && cd "$BATS_TEST_TMPDIR/w" || return 1
+    local dir="${BATS_TEST_TMPDIR:-$BATS_FILE_TMPDIR}/w"
+    mkdir "$dir" && cd "$dir" || return 1
 }
 
 show() {
