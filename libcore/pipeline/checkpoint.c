@@ -35,9 +35,18 @@ static char *ckpt_path(const char *output)
     return real ? buf_detach(&b, NULL) : NULL;
 }
 
-bool checkpoint_is(const cag_kvc *k)
+static bool is_checkpoint(const cag_kvc *k)
 {
     return jv_get(kvc_meta(k), "checkpoint") != NULL;
+}
+
+cag_status checkpoint_refuse(const cag_kvc *k, cag_error *err)
+{
+    if (!is_checkpoint(k))
+        return CAG_OK;
+    return cag_fail(err, CAG_E_UNSUPPORTED, cag_kvc_get_info(k)->path, -1,
+                    "is the checkpoint of an unfinished build, not a cache; "
+                    "run that cag-build --checkpoint again");
 }
 
 cag_status checkpoint_open(const char *output, const cag_hooks *hooks,
@@ -54,7 +63,7 @@ cag_status checkpoint_open(const char *output, const cag_hooks *hooks,
         st = cag_kvc_open(path, out, &why);
         if (st == CAG_E_NOMEM) {
             cag_error_copy(err, &why);
-        } else if (st || !checkpoint_is(*out)) {
+        } else if (st || !is_checkpoint(*out)) {
             note(hooks, CAG_NOTE_WARN, "%s: ignored, it is no usable "
                  "checkpoint%s%s", path, st ? ": " : "", st ? why.msg : "");
             cag_kvc_close(*out);
@@ -75,7 +84,7 @@ void checkpoint_remove(const char *output)
     if (path && file_exists(path)) {
         st = cag_kvc_open(path, &k, NULL);
         /* somebody's file that only has that name stays */
-        if (st == CAG_E_CORRUPT || (!st && checkpoint_is(k)))
+        if (st == CAG_E_CORRUPT || (!st && is_checkpoint(k)))
             unlink(path);
         cag_kvc_close(k);
     }
@@ -218,7 +227,8 @@ cag_status checkpoint_prefill(struct build_job *j, cag_engine *e,
             continue;
         cost = now_s();
         saving = save_noted(j, e, s);
-        saved = at + more;
+        if (saving)
+            saved = at + more;
         last = now_s();
         cost = last - cost;
     }

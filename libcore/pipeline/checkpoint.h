@@ -18,8 +18,9 @@
  * usable (said in a note).  CAG_E_NOMEM at most. */
 cag_status checkpoint_open(const char *output, const cag_hooks *hooks,
                            cag_kvc **out, cag_error *err);
-/* Is this cache the checkpoint of an unfinished build? */
-bool       checkpoint_is(const cag_kvc *k);
+/* CAG_E_UNSUPPORTED when a cache is the checkpoint of an unfinished build:
+ * it is not asked, checked or refreshed. */
+cag_status checkpoint_refuse(const cag_kvc *k, cag_error *err);
 /* Remove an output's checkpoint and what its writers left; best effort. */
 void       checkpoint_remove(const char *output);
 

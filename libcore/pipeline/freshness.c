@@ -16,6 +16,7 @@
 #include "model/fingerprint.h"
 #include "model/model.h"
 #include "pipeline/freshness.h"
+#include "pipeline/checkpoint.h"
 #include "pipeline/locate.h"
 #include "pipeline/notes.h"
 #include "pipeline/record.h"
@@ -293,7 +294,10 @@ cag_status cag_check(const cag_kvc *k, const cag_places *places,
                      const cag_hooks *hooks, bool verify_full,
                      cag_check_report *r, cag_error *err)
 {
-    return check_all(k, places, hooks, verify_full, true, r, err);
+    cag_status st = checkpoint_refuse(k, err);
+
+    memset(r, 0, sizeof *r);
+    return st ? st : check_all(k, places, hooks, verify_full, true, r, err);
 }
 
 cag_status freshness_of_sources(const cag_kvc *k, const cag_places *places,

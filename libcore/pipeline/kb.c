@@ -110,12 +110,9 @@ cag_status cag_kb_open(const char *path, const cag_kb_opts *o, cag_kb **out,
     if (st)
         goto out;
     info = cag_kvc_get_info(kb->kvc);
-    if (checkpoint_is(kb->kvc)) {
-        st = cag_fail(err, CAG_E_UNSUPPORTED, path, -1,
-                      "is the checkpoint of an unfinished build, not a cache; "
-                      "run cag-build --checkpoint again");
+    st = checkpoint_refuse(kb->kvc, err);
+    if (st)
         goto out;
-    }
     kb->ids = cag_kvc_ids(kb->kvc, &kb->n_ids);
     kb->n_ctx = o->n_ctx ? o->n_ctx : info->n_ctx;
     if (kb->n_ctx > info->n_ctx)

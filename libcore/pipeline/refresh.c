@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "kvc/kvc_read.h"
+#include "pipeline/checkpoint.h"
 #include "pipeline/locate.h"
 #include "pipeline/notes.h"
 #include "pipeline/record.h"
@@ -125,7 +126,9 @@ cag_status cag_refresh(const char *path, const cag_build_opts *o,
     st = cag_kvc_open(path, &k, err);
     if (st)
         return st;
-    st = take_all(k, path, &b, &a, &model, err);
+    st = checkpoint_refuse(k, err);
+    if (!st)
+        st = take_all(k, path, &b, &a, &model, err);
     if (!st)
         st = cag_build(&b, r, err);
     mem_free(model);

@@ -177,6 +177,9 @@ static void leave(int percent)
 static void is_no_cache(void **state)
 {
     cag_error err = CAG_ERROR_INIT;
+    cag_check_report check;
+    cag_build_report r;
+    cag_build_opts b;
     cag_kb_opts o;
     cag_kb *kb;
     cag_kvc *k;
@@ -188,7 +191,13 @@ static void is_no_cache(void **state)
     assert_int_equal(sb.st_mode & 0777, 0600);
     assert_int_equal(cag_kvc_open(ckpt, &k, &err), CAG_OK);
     assert_int_equal(cag_kvc_verify(k, 1, NULL, NULL, &err), CAG_OK);
+    assert_int_equal(cag_check(k, NULL, NULL, false, &check, &err),
+                     CAG_E_UNSUPPORTED);
+    cag_check_report_release(&check);
     cag_kvc_close(k);
+    build_opts(&b, NULL);
+    assert_int_equal(cag_refresh(ckpt, &b, &r, &err), CAG_E_UNSUPPORTED);
+    cag_build_report_release(&r);
     cag_kb_opts_init(&o);
     o.model = FAULT_MODEL;
     assert_int_equal(cag_kb_open(ckpt, &o, &kb, &err), CAG_E_UNSUPPORTED);
