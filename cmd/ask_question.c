@@ -19,6 +19,8 @@ bool ask_stream_text(void *ctx, const char *text, size_t n)
     struct ask_stream *s = ctx;
 
     if (!s->off && n) {
+        if (!s->printed)
+            ui_progress_end();      /* it would stand in front of the text */
         ui_put_text(stdout, text, n);
         s->failed = !ui_flush_stdout();
         s->printed += n;

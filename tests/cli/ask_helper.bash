@@ -6,7 +6,7 @@ ask_setup_file() {
     export PATH="${CAG_BIN:-$BATS_TEST_DIRNAME/../../build/release}:$PATH"
     export HOME="$BATS_FILE_TMPDIR/home" work="$BATS_FILE_TMPDIR/work"
     export LC_ALL=C.UTF-8 TERM=dumb
-    unset "${!CAG_@}" XDG_CACHE_HOME HF_HOME HF_HUB_CACHE
+    unset CAG_MODEL CAG_MODELS CAG_DEVICE CAG_THREADS CAG_CACHE_DIR CAG_KERNELS XDG_CACHE_HOME HF_HOME HF_HUB_CACHE
     mkdir -p "$HOME" "$work"
     cd "$work" || return 1
     printf 'The Sparrow-7 flies 47 minutes.\nMaya Sen leads Project Atish.\n' >kb.md

@@ -119,7 +119,8 @@ setup() {
     mkdir -p no-weights
     cp qwen.kvc no-weights/
     expect 0 cag-ask -q --dry-run --batch rows.jsonl -o o no-weights/qwen.kvc
-    [ ! -e o ] && [ ! -e o.part ]
+    [ ! -e o ]
+    [ ! -e o.part ]
 }
 
 @test "input that is missing, a directory, or empty" {
@@ -159,7 +160,7 @@ setup() {
     ask 7 1 >a
     ask 7 16 | cmp a -
     ask 8 16 >b
-    ! cmp -s a b
+    run ! cmp -s a b
     # equal questions are sampled each on its own
     yes '{"question":"same"}' | head -n 20 >same
     n=$(cag-ask -q --temperature 2 --seed 1 -n 8 --batch same qwen.kvc | jq -r .answer | sort -u | wc -l)
@@ -189,7 +190,7 @@ setup() {
         done
         # half a line is no row yet
         printf 'fo' >&"${ASK[1]}"
-        ! read -r -t 0.3 answer <&"${ASK[0]}"
+        run ! read -r -t 0.3 answer <&"${ASK[0]}"
         echo ur >&"${ASK[1]}"
         read -r -t 20 answer <&"${ASK[0]}"
         eval "exec ${ASK[1]}>&-"
