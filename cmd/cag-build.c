@@ -62,7 +62,11 @@ static int build(cag_build_opts *b, char **operand, const cag_manifest *m)
         opt_fail("-o must be a file: a cache is mapped, not streamed");
     b->source = m ? m->source : list.spec;
     b->n_source = m ? m->n_source : list.n;
+    /* Only a checkpoint has something to save; otherwise a signal ends the
+     * run at once, also while it waits for a pipe or for the lock. */
+    ui_catch(cli.checkpoint);
     st = cli.dry_run ? cag_build_plan(b, &r, &err) : cag_build(b, &r, &err);
+    ui_catch(false);
     ui_progress_end();
     if (cli.dry_run)
         report_plan(&r, cli.json);
@@ -89,7 +93,9 @@ static int refresh(cag_build_opts *b, char **file)
         cag_error err = CAG_ERROR_INIT;
         cag_status st;
 
+        ui_catch(cli.checkpoint);
         st = cag_refresh(*file, b, &r, &err);
+        ui_catch(false);
         ui_progress_end();
         if (st) {
             report_excess(&r, cli.json);
@@ -98,6 +104,8 @@ static int refresh(cag_build_opts *b, char **file)
             report_build(*file, &r, cli.json);
         }
         cag_build_report_release(&r);
+        if (st == CAG_E_CANCELLED)
+            break;
     }
     return status;
 }

@@ -102,6 +102,19 @@ no_temporary() { [ -z "$(find . -name '.*.tmp')" ] || { ls -A; return 1; }; }
     [ ! -e x.kvc ]
 }
 
+@test "SIGINT with --checkpoint keeps what was computed" {
+    local cmd rc=0
+    cmd="$(slow) --checkpoint"
+    timeout --preserve-status -s INT 0.8 $cmd 2>err || rc=$?
+    [ "$rc" -eq 130 ]
+    [ ! -e kb.kvc ]
+    [ -s kb.kvc.ckpt ]
+    run --separate-stderr cag-build -q --json --checkpoint -m "$model" -o kb.kvc big.md </dev/null
+    [ "$status" -eq 0 ] || show
+    [ ! -e kb.kvc.ckpt ]
+    cag-inspect -t kb.kvc
+}
+
 @test "two builders: the second ends with 75 or waits with --lock-timeout" {
     local cmd first rc=0
     cmd=$(slow)
