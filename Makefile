@@ -11,6 +11,10 @@ LIBDIR  ?= $(PREFIX)/lib
 INCDIR  ?= $(PREFIX)/include
 MANDIR  ?= $(PREFIX)/share/man
 DOCDIR  ?= $(PREFIX)/share/doc/cag
+PCDIR   ?= $(LIBDIR)/pkgconfig
+BASHDIR ?= $(PREFIX)/share/bash-completion/completions
+ZSHDIR  ?= $(PREFIX)/share/zsh/site-functions
+FISHDIR ?= $(PREFIX)/share/fish/vendor_completions.d
 PYTHON  ?= python3
 V       ?= 0
 Q       := $(if $(filter 1,$(V)),,@)
@@ -18,7 +22,10 @@ say     = $(if $(filter 1,$(V)),@:,@printf '  %-7s %s\n')
 
 B       := build/$(MODE)
 VERSION := $(shell sed -n 's/^.define CAG_VERSION "\(.*\)"/\1/p' include/cag.h)
-GIT_ID  := $(shell (git describe --always --dirty || echo unknown) 2>/dev/null)
+SONAME  := libcag.so.$(firstword $(subst ., ,$(VERSION)))
+# a tarball carries the id in .git-id
+GIT_ID  := $(shell (if [ -e .git ]; then git describe --always --dirty; \
+              else cat .git-id; fi || echo unknown) 2>/dev/null)
 
 WARN = -Wall -Wextra -Wpedantic -Wshadow -Wvla -Wstrict-prototypes \
        -Wmissing-prototypes -Wwrite-strings -Wcast-qual
@@ -55,7 +62,6 @@ REPLAY   := $(patsubst tests/fuzz/fuzz_%.c,build/san/replay/%,$(FUZZ_SRC))
 BATS     := $(wildcard tests/cli/*.bats)
 LINT     := $(wildcard tests/lint/*.sh)
 MAN      := $(wildcard man/*.[1-8])
-EXAMPLES := $(shell find examples -type f | LC_ALL=C sort)
 BIN      := $(TOOLS:%=$(B)/%)
 
 DEMO_MODEL  = models/SmolLM2-135M-Instruct.Q4_1.gguf
@@ -63,7 +69,9 @@ DEMO_MODEL  = models/SmolLM2-135M-Instruct.Q4_1.gguf
 .DELETE_ON_ERROR:
 .SECONDARY:
 
-all: $(BIN) $(B)/libcag.a links ## build the tools and libcag.a
+SHARED := $(if $(filter release,$(MODE)),$(B)/$(SONAME))
+
+all: $(BIN) $(B)/libcag.a $(SHARED) links ## build the tools and the library
 
 # build/cag-build and friends are the release tools, whatever else is built
 links: $(BIN)
@@ -94,6 +102,13 @@ $(B)/obj/cmd/opt_help.o: DEFS = -DCAG_GIT_ID='"$(GIT_ID)"'
 $(B)/libcag.a: $(LIB_OBJ)
 	$(say) AR $@
 	$(Q)rm -f $@ && ar rcs $@ $^
+
+# hidden but for cag_*; nothing may be left unresolved
+$(B)/$(SONAME): $(LIB_OBJ) packaging/libcag.map
+	$(say) LD $@
+	$(Q)$(CC) $(CFLAGS) $(SAN) $(LDFLAGS) -shared -Wl,-soname,$(SONAME) \
+	    -Wl,--version-script=packaging/libcag.map -Wl,-z,defs -o $@ $(LIB_OBJ) \
+	    $(CORE_LIBS)
 
 # what the programs share; an archive, so that each takes only what it uses
 $(B)/libcmd.a: $(CMD_OBJ)
@@ -210,30 +225,83 @@ info: ## what is built, with what, for which machine
 	@sed -n 's/^model name[^:]*: /CPU /p' /proc/cpuinfo | head -n 1
 	@echo "CPUs $$(nproc), $$(uname -srm)"
 
-install: all ## DESTDIR= PREFIX=/usr/local: tools, library, headers, manual, examples
-	install -d $(DESTDIR)$(BINDIR) $(DESTDIR)$(LIBDIR) $(DESTDIR)$(INCDIR)/cag
-	install -d $(DESTDIR)$(DOCDIR)
-	$(if $(BIN),install -m 755 $(BIN) $(DESTDIR)$(BINDIR))
-	install -m 644 $(B)/libcag.a $(DESTDIR)$(LIBDIR)
-	install -m 644 include/cag.h $(DESTDIR)$(INCDIR)
-	install -m 644 $(wildcard include/cag/*.h) $(DESTDIR)$(INCDIR)/cag
+# --- install --------------------------------------------------------------
+
+# completions are named exactly as the commands: the shells look for that
+COMPL = $(TOOLS:%=$(B)/completion/%) $(TOOLS:%=$(B)/completion/_%) \
+        $(TOOLS:%=$(B)/completion/%.fish)
+
+$(B)/completion/_%: $(B)/%
+	@mkdir -p $(@D)
+	$(Q)$< --completion zsh > $@
+
+$(B)/completion/%.fish: $(B)/%
+	@mkdir -p $(@D)
+	$(Q)$< --completion fish > $@
+
+$(B)/completion/%: $(B)/%
+	@mkdir -p $(@D)
+	$(Q)$< --completion bash > $@
+
+# paths below PREFIX are written in its terms, so that the tree can be moved
+$(B)/cag.pc: packaging/cag.pc.in FORCE
+	@mkdir -p $(@D)
+	$(Q)sed -e 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' \
+	    -e 's|@INCDIR@|$(patsubst $(PREFIX)/%,$${prefix}/%,$(INCDIR))|' \
+	    -e 's|@LIBDIR@|$(patsubst $(PREFIX)/%,$${prefix}/%,$(LIBDIR))|' $< > $@
+
+D = $(DESTDIR)
+install: all $(COMPL) $(B)/cag.pc ## DESTDIR= PREFIX=/usr/local: all that a user needs
+	install -d $(D)$(BINDIR) $(D)$(LIBDIR) $(D)$(PCDIR) $(D)$(INCDIR)/cag \
+	    $(D)$(BASHDIR) $(D)$(ZSHDIR) $(D)$(FISHDIR) $(D)$(DOCDIR)
+	install -m 755 $(BIN) $(D)$(BINDIR)
+	install -m 644 $(B)/libcag.a $(D)$(LIBDIR)
+	$(if $(SHARED),install -m 644 $(SHARED) $(D)$(LIBDIR)/libcag.so.$(VERSION))
+	$(if $(SHARED),ln -sf libcag.so.$(VERSION) $(D)$(LIBDIR)/$(SONAME))
+	$(if $(SHARED),ln -sf $(SONAME) $(D)$(LIBDIR)/libcag.so)
+	install -m 644 $(B)/cag.pc $(D)$(PCDIR)
+	install -m 644 include/cag.h $(D)$(INCDIR)
+	install -m 644 $(wildcard include/cag/*.h) $(D)$(INCDIR)/cag
+	install -m 644 $(TOOLS:%=$(B)/completion/%) $(D)$(BASHDIR)
+	install -m 644 $(TOOLS:%=$(B)/completion/_%) $(D)$(ZSHDIR)
+	install -m 644 $(TOOLS:%=$(B)/completion/%.fish) $(D)$(FISHDIR)
 	for m in $(MAN); do \
-	    install -D -m 644 $$m $(DESTDIR)$(MANDIR)/man$${m##*.}/$${m##*/} || exit 1; done
-	install -m 644 LICENSE $(wildcard README.md CHANGELOG.md) $(DESTDIR)$(DOCDIR)
-	for f in $(EXAMPLES); do \
-	    install -D -m 644 $$f $(DESTDIR)$(DOCDIR)/$$f || exit 1; done
+	    install -D -m 644 $$m $(D)$(MANDIR)/man$${m##*.}/$${m##*/} || exit 1; done
+	install -m 644 LICENSE README.md CHANGELOG.md $(D)$(DOCDIR)
+	find examples -type f ! -name '*.kvc*' | while read -r f; do \
+	    install -D -m $$(test -x $$f && echo 755 || echo 644) $$f \
+	        $(D)$(DOCDIR)/$$f || exit 1; done
+	$(if $(D),,if [ "$$(id -u)" = 0 ]; then ldconfig; fi)
 
 uninstall: ## remove what install put there
-	rm -f $(TOOLS:%=$(DESTDIR)$(BINDIR)/%) $(DESTDIR)$(LIBDIR)/libcag.a
-	rm -f $(DESTDIR)$(INCDIR)/cag.h
-	rm -rf $(DESTDIR)$(INCDIR)/cag $(DESTDIR)$(DOCDIR)
-	for m in $(MAN); do \
-	    rm -f $(DESTDIR)$(MANDIR)/man$${m##*.}/$${m##*/}; done
+	rm -f $(TOOLS:%=$(D)$(BINDIR)/%) $(D)$(LIBDIR)/libcag.a $(D)$(PCDIR)/cag.pc
+	rm -f $(D)$(LIBDIR)/libcag.so $(D)$(LIBDIR)/$(SONAME) $(D)$(LIBDIR)/libcag.so.$(VERSION)
+	rm -f $(TOOLS:%=$(D)$(BASHDIR)/%) $(TOOLS:%=$(D)$(ZSHDIR)/_%) $(TOOLS:%=$(D)$(FISHDIR)/%.fish)
+	rm -f $(D)$(INCDIR)/cag.h
+	rm -rf $(D)$(INCDIR)/cag $(D)$(DOCDIR)
+	for m in $(MAN); do rm -f $(D)$(MANDIR)/man$${m##*.}/$${m##*/}; done
 
+TARBALL = build/cag-$(VERSION).tar.gz
 dist: ## build/cag-VERSION.tar.gz from the last commit
+	@[ -e .git ] || { echo "make dist: this is no git checkout" >&2; exit 69; }
 	@mkdir -p build
-	git archive --prefix=cag-$(VERSION)/ -o build/cag-$(VERSION).tar.gz HEAD
-	@echo build/cag-$(VERSION).tar.gz
+	git archive --prefix=cag-$(VERSION)/ -o $(TARBALL) HEAD
+	@echo $(TARBALL)
+
+distcheck: dist ## unpack the tarball, build, install, try and remove it
+	tests/tools/distcheck.sh $(TARBALL)
+
+DEB_LIB = /usr/lib/$(shell $(CC) -print-multiarch)
+DEB = build/cag_$(VERSION)-1_$(shell dpkg --print-architecture 2>/dev/null).deb
+deb: ## a Debian package in build/
+	@tests/tools/deps.sh build deb
+	@rm -rf $(B)/deb
+	@$(MAKE) --no-print-directory install DESTDIR=$(CURDIR)/$(B)/deb PREFIX=/usr \
+	    LIBDIR=$(DEB_LIB) ZSHDIR=/usr/share/zsh/vendor-completions >/dev/null
+	@packaging/deb.sh $(VERSION) $(DEB_LIB) $(CURDIR)/$(B)/deb $(CURDIR)/$(DEB)
+	@echo $(DEB)
+
+FORCE:
 
 help: ## this list
 	@sed -n 's/^\([a-z][a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -245,4 +313,4 @@ clean: ## remove build/
     $(UNIT_SRC:%.c=$(B)/obj/%.d) $(FUZZ_SRC:%.c=$(B)/obj/%.d)
 
 .PHONY: all links tests deps model check check-run check-long sanitize lint \
-    replays replay fuzz demo format compdb info install uninstall dist help clean
+    replays replay fuzz demo format compdb info install uninstall dist distcheck deb FORCE help clean

@@ -17,7 +17,9 @@
 #include <cag/backend.h>
 #include <cag/error.h>
 #include <cag/kvc.h>
+#include <cag/manifest.h>
 #include <cag/model.h>
+#include <cag/pipeline.h>
 #include <cag/probe.h>
 #include <cag/session.h>
 #include <cag/tokenizer.h>

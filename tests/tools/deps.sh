@@ -1,6 +1,6 @@
 #!/bin/sh
 # Install the Debian packages that are missing, and nothing else.
-#   deps.sh [build] [test] [fuzz]     default: build test
+#   deps.sh [build] [test] [fuzz] [deb]     default: build test
 # Needs root or sudo; otherwise prints the command and fails.
 # SKIP_DEPS=1 trusts that everything is there (other distributions).
 set -eu
@@ -10,6 +10,7 @@ set -eu
 build="gcc libc6-dev make libzstd-dev libssl-dev libxxhash-dev libyaml-dev
     libpcre2-dev libutf8proc-dev libjansson-dev libedit-dev"
 tests="libcmocka-dev bats perl mandoc jq python3 python3-pip zstd"
+deb="dpkg-dev binutils"
 fuzz="clang libclang-rt-14-dev"
 
 want=
@@ -18,6 +19,7 @@ for group in "${@:-all}"; do
     build) want="$want $build" ;;
     test) want="$want $tests" ;;
     fuzz) want="$want $fuzz" ;;
+    deb) want="$want $deb" ;;
     all) want="$want $build $tests" ;;
     *) echo "deps.sh: unknown group '$group'" >&2; exit 64 ;;
     esac
