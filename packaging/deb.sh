@@ -13,6 +13,7 @@ arch=$(dpkg --print-architecture)
 doc=$root/usr/share/doc/cag
 : "${SOURCE_DATE_EPOCH:=$(git log -1 --format=%ct 2>/dev/null || date +%s)}"
 export SOURCE_DATE_EPOCH
+maintainer="${DEBFULLNAME:-cag authors} <${DEBEMAIL:-cag@localhost}>"
 
 for f in "$root"/usr/bin/cag-* "$root$libdir"/libcag*.so.*.*; do
     [ ! -f "$f" ] || strip --strip-unneeded "$f"
@@ -22,6 +23,13 @@ strip --strip-debug --enable-deterministic-archives "$root$libdir/libcag.a"
 # as Debian wants them: compressed manual and change log, licence by its name
 find "$root/usr/share/man" -type f ! -name '*.gz' -exec gzip -9n {} +
 gzip -9n -c CHANGELOG.md >"$doc/changelog.gz"
+gzip -9n >"$doc/changelog.Debian.gz" <<END
+cag ($version-1) unstable; urgency=medium
+
+  * Built from the sources of version $version by make deb.
+
+ -- $maintainer  $(date -R -u -d "@$SOURCE_DATE_EPOCH")
+END
 rm -f "$doc/CHANGELOG.md" "$doc/LICENSE"
 {
     echo "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/"
@@ -43,21 +51,19 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT INT TERM
 mkdir -p "$work/debian"
 printf 'Source: cag\n\nPackage: cag\nArchitecture: any\n' >"$work/debian/control"
-depends=$(cd "$work" && dpkg-shlibdeps -O --warnings=0 \
-    $(find "$root" -type f -size +0 \( -path '*/bin/cag-*' -o -name 'libcag.so.*.*' \) |
-        sed 's/^/-e/') | sed -n 's/^shlibs:Depends=//p')
-[ -n "$depends" ] || { echo "deb.sh: dpkg-shlibdeps found nothing" >&2; exit 1; }
+depends=$(cd "$work" && dpkg-shlibdeps -O $(find "$root" -type f -size +0 \( -path '*/bin/cag-*' -o -name 'libcag.so.*.*' \) |
+        sed 's/^/-e/') 2>log | sed -n 's/^shlibs:Depends=//p')
+[ -n "$depends" ] || { cat "$work/log" >&2; exit 1; }
 
 mkdir -p "$root/DEBIAN"
 cat >"$root/DEBIAN/control" <<END
 Package: cag
 Version: $version-1
 Architecture: $arch
-Maintainer: cag maintainers <cag@localhost>
+Maintainer: $maintainer
 Installed-Size: $(du -ks --exclude=DEBIAN "$root" | cut -f1)
 Depends: $depends
-Suggests: bash-completion, libc6-dev, pkg-config, libzstd-dev, libssl-dev,
- libxxhash-dev, libyaml-dev, libpcre2-dev, libutf8proc-dev, libjansson-dev
+Suggests: bash-completion, libc6-dev, pkg-config, libzstd-dev, libssl-dev, libxxhash-dev, libyaml-dev, libpcre2-dev, libutf8proc-dev, libjansson-dev
 Section: utils
 Priority: optional
 Description: persistent caches for cache-augmented generation
@@ -69,6 +75,7 @@ Description: persistent caches for cache-augmented generation
  the library libcag with its headers, the manual and examples.  It opens no
  socket; models are files that you bring.
 END
+echo "libcag ${version%%.*} cag (>= $version)" >"$root/DEBIAN/shlibs"
 echo "activate-noawait ldconfig" >"$root/DEBIAN/triggers"
 (cd "$root" && find usr -type f | LC_ALL=C sort | xargs -d '\n' md5sum) \
     >"$root/DEBIAN/md5sums"

@@ -142,6 +142,22 @@ END
     grep -q 'How long?' out
 }
 
+@test "make deb: a package that says what it needs, and runs unpacked" {
+    command -v dpkg-shlibdeps >/dev/null || skip "no dpkg-dev"
+    deb=$top/$(SKIP_DEPS=1 make -s -C "$top" deb | tail -n 1)
+    dpkg-deb -f "$deb" Depends | grep -q 'libc6 (>= .*libzstd1.*'
+    [ "$(dpkg-deb -f "$deb" Package Version | paste -sd' ')" = \
+        "Package: cag Version: $(cag-ask -V | sed -n 's/^cag-ask //p')-1" ]
+    dpkg-deb -x "$deb" "$BATS_TEST_TMPDIR/x"
+    "$BATS_TEST_TMPDIR/x/usr/bin/cag-ask" -q -n 5 kb.kvc "How long?" >out
+    cag-ask -q -n 5 kb.kvc "How long?" | cmp - out
+    dpkg-deb -e "$deb" "$BATS_TEST_TMPDIR/x/DEBIAN"
+    (cd "$BATS_TEST_TMPDIR/x" && md5sum --quiet -c DEBIAN/md5sums)
+    # the list covers every file of the package
+    [ "$(wc -l <"$BATS_TEST_TMPDIR/x/DEBIAN/md5sums")" = \
+        "$(find "$BATS_TEST_TMPDIR/x/usr" -type f | wc -l)" ]
+}
+
 @test "make uninstall takes away all that make install brought" {
     copy="$BATS_TEST_TMPDIR/copy"
     cp -a "$root" "$copy"
