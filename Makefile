@@ -47,7 +47,7 @@ SAN = -fsanitize=fuzzer-no-link,address,undefined \
       -fno-sanitize-recover=undefined -fno-omit-frame-pointer -O1
 endif
 CORE_LIBS = -lzstd -lcrypto -lxxhash -lyaml -lpcre2-8 -lutf8proc -ljansson \
-            -lm -pthread
+            -lm -ldl -pthread
 
 LIB_SRC  := $(filter-out %_cuda.c,$(wildcard libcore/*/*.c kernels/*.c))
 LIB_OBJ  := $(LIB_SRC:%.c=$(B)/obj/%.o)
@@ -95,6 +95,9 @@ $(B)/obj/%.o: %.c
 	@mkdir -p $(@D)
 	$(say) CC $<
 	$(Q)$(CC) $(CAG_CFLAGS) $(CPPFLAGS) $(CFLAGS) $(OPT) $(SAN) $(ISA) $(DEFS) -MMD -MP -c -o $@ $<
+
+# where an installed plugin is looked for, last of all
+$(B)/obj/libcore/engine/backend_load.o: DEFS = -DCAG_LIBDIR='"$(LIBDIR)"'
 
 # the git id is only in one object, rebuilt when it changes
 $(B)/obj/cmd/opt_help.o: DEFS = -DCAG_GIT_ID='"$(GIT_ID)"'

@@ -130,10 +130,12 @@ static int probe(int argc, char **argv)
     if (o.ids == NULL)
         opt_fail("no ids: use --ids FILE");
 
-    cag_engine_opts eo = { o.device, o.n_thread, o.chunk,
-                           o.precision == 1 ? CAG_PRECISION_EXACT
-                                            : CAG_PRECISION_DEFAULT,
-                           o.kv == 1 };
+    cag_engine_opts eo = {
+        .device = o.device, .n_thread = o.n_thread, .chunk = o.chunk,
+        .precision = o.precision == 1 ? CAG_PRECISION_EXACT
+                                      : CAG_PRECISION_DEFAULT,
+        .kv_f32 = o.kv == 1
+    };
     st = cag_probe_read(o.ids, &lists, &err);
     cag_model_search search = { places_get()->hf_hub, places_get()->models };
     if (st == CAG_OK)

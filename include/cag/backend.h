@@ -19,6 +19,12 @@ CAG_API const char *cag_kernels_at(int i, bool *usable, bool *chosen);
 /* Backend i of this build ("cpu"), NULL past the end. */
 CAG_API const char *cag_backend_at(int i);
 
+/* What is known of GPUs, line by line: the plugin and where it was found or
+ * looked for, the driver, each device.  plugin: as in cag_engine_opts. */
+CAG_API void cag_cuda_list(const char *plugin,
+                           void (*line)(void *ctx, const char *text),
+                           void *ctx);
+
 #ifdef __cplusplus
 }
 #endif

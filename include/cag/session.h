@@ -34,9 +34,13 @@ typedef enum cag_precision {
 typedef struct cag_engine_opts {
     const char   *device;      /* "auto", "cpu", "cuda[:N]"; NULL = auto    */
     int           n_thread;    /* 0 = usable CPUs                           */
-    int           chunk;       /* prompt tokens per pass; 0 = 512           */
+    int           chunk;       /* prompt tokens per pass; 0 = 512 on the
+                                  CPU, 2,048 on a GPU                       */
     cag_precision precision;
     bool          kv_f32;      /* keep K and V as f32 (tests, codec f32)    */
+    const char   *plugin;      /* libcag-cuda.so; NULL = beside the program,
+                                  ../lib/cag, the library directory         */
+    uint64_t      max_memory;  /* of a GPU, at most; 0 = what is free       */
 } cag_engine_opts;
 
 CAG_API cag_status cag_engine_new(const cag_model *m,
@@ -47,6 +51,15 @@ CAG_API int         cag_engine_n_thread(const cag_engine *e);
 CAG_API const char *cag_engine_kernels(const cag_engine *e);  /* "avx2"     */
 CAG_API const char *cag_engine_numerics(const cag_engine *e);
 CAG_API const char *cag_engine_device(const cag_engine *e);   /* "cpu"      */
+/* The device in words and why it was chosen, one line; *warn (may be NULL):
+ * a GPU is there and could not be used, which the user should hear. */
+CAG_API const char *cag_engine_note(const cag_engine *e, bool *warn);
+/* Device memory in use: weights, caches, sessions, scratch; 0 on the CPU. */
+CAG_API uint64_t    cag_engine_device_bytes(const cag_engine *e);
+/* Sessions of max_tok positions that could still be made before memory of
+ * the device ends; large on the CPU. */
+CAG_API int         cag_engine_room(cag_engine *e, cag_prefix *p,
+                                    int max_tok);
 /* Called between layers with tokens done; false cancels (CAG_E_CANCELLED). */
 CAG_API void cag_engine_set_progress(cag_engine *e, cag_progress_fn fn,
                                      void *ctx);

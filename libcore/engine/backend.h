@@ -24,7 +24,11 @@
 struct backend_ops;
 struct backend {
     const struct backend_ops *ops;
-    int max_row;             /* rows of one forward pass at most */
+    int  max_row;            /* rows of one forward pass at most */
+    int  chunk;              /* rows of a prompt pass; at most max_row */
+    bool warn;               /* the user should see note: a GPU is there, but
+                                not used */
+    char note[384];          /* the device, and why this one; one line */
 };
 struct backend_prefix {      /* a cache's K and V on the device */
     struct backend *backend;
@@ -62,6 +66,8 @@ struct backend_ops {
     /* Names of the arithmetic; valid as long as the backend. */
     const char *(*kernels)(const struct backend *b);
     const char *(*numerics)(const struct backend *b);
+    /* Memory of the device's own that is in use; 0 where it is the host's. */
+    uint64_t    (*device_bytes)(const struct backend *b);
 
     /* The kvc's shape fits the model (checked above the seam). */
     cag_status (*prefix_new)(struct backend *b, const cag_kvc *k,
@@ -75,6 +81,10 @@ struct backend_ops {
                          int max_tok, struct backend_kv **out,
                          cag_error *err);
     void       (*kv_free)(struct backend_kv *kv);
+    /* How many such timelines could still be made: a large number where
+     * nothing limits them. */
+    int        (*kv_room)(struct backend *b, struct backend_prefix *p,
+                          int max_tok);
     /* Forget every position from n_tok on, also those a failed pass left. */
     void       (*kv_truncate)(struct backend_kv *kv, int n_tok);
     cag_status (*kv_export)(const struct backend_kv *kv,
@@ -91,16 +101,19 @@ struct backend_ops {
 };
 
 struct backend_opts {
-    int           chunk;         /* rows of a prompt pass */
+    int           chunk;         /* rows of a prompt pass; 0: the device's */
     cag_precision precision;
     bool          kv_f32;
     struct pool  *pool;          /* borrowed, outlives the backend */
+    uint64_t      max_memory;    /* of a GPU; 0: what is free */
+    const char   *plugin;        /* path of libcag-cuda.so; NULL: looked for */
 };
 
 /*
- * Open the device a user named: "auto", "cpu", "cuda" or "cuda:N".
- * CAG_E_USAGE for any other text, CAG_E_UNSUPPORTED for a device this build
- * cannot drive.
+ * Open the device a user named: "auto" (NULL is the same), "cpu", "cuda" or
+ * "cuda:N".  auto falls back to the CPU and says why in note.  CAG_E_USAGE
+ * for any other text, CAG_E_UNSUPPORTED or CAG_E_BACKEND for a device that
+ * cannot be used here, CAG_E_NOMEM for one that is too small.
  */
 cag_status backend_load(const char *device, const cag_model *m,
                         const struct backend_opts *opts,

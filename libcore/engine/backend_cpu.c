@@ -7,6 +7,7 @@
  */
 #include "engine/backend_cpu.h"
 
+#include <limits.h>
 #include <math.h>
 #include <string.h>
 
@@ -17,6 +18,7 @@
 
 /* Steps of at least this many rows take one pass, however small the chunk. */
 #define MIN_ROWS 64
+#define DEFAULT_CHUNK 512
 
 struct carve {
     uint8_t *base;     /* NULL: only measure */
@@ -149,6 +151,21 @@ static const char *cpu_numerics(const struct backend *b)
     return ((const struct cpu *)b)->k->numerics;
 }
 
+static uint64_t cpu_device_bytes(const struct backend *b)
+{
+    (void)b;
+    return 0;
+}
+
+static int cpu_kv_room(struct backend *b, struct backend_prefix *p,
+                       int max_tok)
+{
+    (void)b;
+    (void)p;
+    (void)max_tok;
+    return INT_MAX;
+}
+
 static cag_status cpu_prefix_new(struct backend *b, const cag_kvc *k,
                                  struct backend_prefix **out, cag_error *err)
 {
@@ -219,6 +236,7 @@ static const struct backend_ops cpu_ops = {
     .free = cpu_free,
     .kernels = cpu_kernels,
     .numerics = cpu_numerics,
+    .device_bytes = cpu_device_bytes,
     .prefix_new = cpu_prefix_new,
     .prefix_free = prefix_free,
     .prefix_private_bytes = prefix_private_bytes,
@@ -226,6 +244,7 @@ static const struct backend_ops cpu_ops = {
     .kv_new = cpu_kv_new,
     .kv_free = cpu_kv_free,
     .kv_truncate = cpu_kv_truncate,
+    .kv_room = cpu_kv_room,
     .kv_export = cpu_kv_export,
     .kv_import = cpu_kv_import,
     .forward = cpu_forward,
@@ -269,7 +288,8 @@ cag_status cpu_new(const cag_model *m, const struct backend_opts *opts,
     if (c == NULL)
         return cag_fail_nomem(err, "engine");
     c->base.ops = &cpu_ops;
-    c->base.max_row = opts->chunk > MIN_ROWS ? opts->chunk : MIN_ROWS;
+    c->base.chunk = opts->chunk != 0 ? opts->chunk : DEFAULT_CHUNK;
+    c->base.max_row = c->base.chunk > MIN_ROWS ? c->base.chunk : MIN_ROWS;
     c->k = k;
     c->cfg = cfg;
     c->w = &m->weights;

@@ -8,7 +8,6 @@
 #include "util/error.h"
 #include "util/mem.h"
 
-#define DEFAULT_CHUNK 512
 #define MAX_CHUNK 65536
 
 cag_status cag_engine_new(const cag_model *m, const cag_engine_opts *opts,
@@ -16,7 +15,8 @@ cag_status cag_engine_new(const cag_model *m, const cag_engine_opts *opts,
 {
     static const cag_engine_opts defaults;
     const cag_engine_opts *o = opts != NULL ? opts : &defaults;
-    struct backend_opts bo = { o->chunk, o->precision, o->kv_f32, NULL };
+    struct backend_opts bo = { o->chunk, o->precision, o->kv_f32, NULL,
+                               o->max_memory, o->plugin };
     cag_engine *e;
     cag_status st;
 
@@ -29,8 +29,6 @@ cag_status cag_engine_new(const cag_model *m, const cag_engine_opts *opts,
     if (e == NULL)
         return cag_fail_nomem(err, "engine");
     e->model = m;
-    e->chunk = o->chunk != 0 ? o->chunk : DEFAULT_CHUNK;
-    bo.chunk = e->chunk;
     st = pool_new(&e->pool, o->n_thread, err);
     if (st != CAG_OK)
         goto out;
@@ -38,6 +36,7 @@ cag_status cag_engine_new(const cag_model *m, const cag_engine_opts *opts,
     st = backend_load(o->device, m, &bo, &e->backend, err);
     if (st != CAG_OK)
         goto out;
+    e->chunk = e->backend->chunk;
     e->row = mem_alloc_array((size_t)e->backend->max_row, sizeof *e->row);
     if (e->row == NULL)
         st = cag_fail_nomem(err, "engine");
@@ -79,6 +78,24 @@ const char *cag_engine_numerics(const cag_engine *e)
 const char *cag_engine_device(const cag_engine *e)
 {
     return e->backend->ops->name;
+}
+
+const char *cag_engine_note(const cag_engine *e, bool *warn)
+{
+    if (warn != NULL)
+        *warn = e->backend->warn;
+    return e->backend->note;
+}
+
+uint64_t cag_engine_device_bytes(const cag_engine *e)
+{
+    return e->backend->ops->device_bytes(e->backend);
+}
+
+int cag_engine_room(cag_engine *e, cag_prefix *p, int max_tok)
+{
+    return e->backend->ops->kv_room(e->backend, p != NULL ? p->impl : NULL,
+                                    max_tok);
 }
 
 void cag_engine_set_progress(cag_engine *e, cag_progress_fn fn, void *ctx)

@@ -55,8 +55,8 @@ static void *work(void *arg)
 {
     const cag_text piece = { "Who leads the project?", 22, 0 };
     struct worker *w = arg;
-    cag_engine_opts o = { "cpu", w->n_thread, 16, CAG_PRECISION_DEFAULT,
-                          w->s->f32 };
+    cag_engine_opts o = { .device = "cpu", .n_thread = w->n_thread,
+                          .chunk = 16, .kv_f32 = w->s->f32 };
     const cag_tokenizer *t = cag_kvc_tokenizer(w->s->kvc);
     cag_engine *e = NULL;
     cag_prefix *p = NULL;

@@ -54,7 +54,7 @@ static void devices(void **state)
 {
     static const char *const bad[] = { "gpu", "", "cuda:", "cuda:x",
                                        "cuda:1234", "cudax", "CPU" };
-    cag_engine_opts o = { "cuda", 1, 0, CAG_PRECISION_DEFAULT, false };
+    cag_engine_opts o = { .device = "cuda", .n_thread = 1 };
     cag_engine *e = NULL;
 
     (void)state;
@@ -317,7 +317,7 @@ static void many(void **state)
 /* Everything a user does, with every allocation failing once. */
 static cag_status life(int64_t nth)
 {
-    cag_engine_opts o = { "cpu", 2, 16, CAG_PRECISION_DEFAULT, false };
+    cag_engine_opts o = { .device = "cpu", .n_thread = 2, .chunk = 16 };
     cag_engine *e = NULL;
     cag_session *s[2] = { NULL, NULL };
     const float *logits[2];
