@@ -302,9 +302,9 @@ cag_status pool_new(struct pool **out, int n_thread, cag_error *err)
     p->n_thread = sys ? i - 1 : n_thread;
     if (sys) {
         pool_free(p);
-        return cag_fail_sys(err, sys == ENOMEM ? CAG_E_NOMEM : CAG_E_LIMIT, sys,
-                            NULL, "cannot start thread %d of %d", i - 1,
-                            n_thread);
+        /* EAGAIN, too, is the system's resources, nothing of the input's */
+        return cag_fail_sys(err, CAG_E_NOMEM, sys, NULL,
+                            "cannot start thread %d of %d", i - 1, n_thread);
     }
     *out = p;
     return CAG_OK;

@@ -286,3 +286,23 @@ one_line() {
     cag-build --check back.kvc
     cag-ask -q -n 1 back.kvc 'How long?' >/dev/null
 }
+
+@test "little memory: 71 and one line, or it works" {
+    [ "${CAG_MODE:-release}" = release ] || skip "sanitizers want address space"
+    refused=0
+    for kb in 13000 17000 21000 25000 29000 33000; do
+        for c in "cag-ask -t 2 -n 1 kb.kvc Who?" "cag-inspect --threads 2 -t kb.kvc" \
+            "cag-build -q -B -t 2 -m $M -o x.kvc docs"; do
+            status=0
+            (ulimit -v $kb; $c >out 2>err </dev/null) || status=$?
+            # 127: the dynamic linker's, before the program began
+            [ "$status" -eq 0 ] || [ "$status" -eq 127 ] && continue
+            [ "$status" -eq 71 ] || { echo "$kb: $c: $status"; cat err; return 1; }
+            one_line "${c%% *}" ''
+            refused=$((refused + 1))
+        done
+    done
+    [ "$refused" -gt 0 ]
+    [ ! -e x.kvc ] || cag-inspect -t x.kvc
+    clean
+}
