@@ -223,8 +223,8 @@ void report_plan(const cag_build_report *r, bool json)
     }
     report_table(stdout, r);
     if (r->file_bytes)
-        printf("file at most %s (%s); memory to build about %s, to ask about "
-               "%s, free now %s; about %s to read it\n",
+        printf("file at most %s (%s); memory about %s to build, %s to ask "
+               "beside the model, free now %s; about %s to read it\n",
                ui_size(a, r->file_bytes), r->codec,
                ui_size(b, r->build_bytes), ui_size(c, r->ask_bytes),
                free_bytes ? ui_size(d, free_bytes) : "unknown",

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "format/sniff.h"
 #include "pipeline/filter.h"
 #include "pipeline/notes.h"
 #include "pipeline/sources.h"
@@ -96,14 +97,48 @@ static cag_status fail_encoding(const char *shown, size_t off,
                     what, encoding, name, name);
 }
 
+/*
+ * What people take for text, and what to do about it.  A PDF and a Git-LFS
+ * pointer can be valid UTF-8; the others are looked for only in what is not,
+ * since a text may well begin with the letters GGUF.
+ */
+static const char *foreign(const char *text, size_t n, bool is_text)
+{
+    const uint8_t *p = (const uint8_t *)text;
+
+    if (n > 5 && !memcmp(text, "%PDF-", 5))
+        return "a PDF; give it a filter in a manifest, such as pdftotext: "
+               "cag-manifest(5)";
+    if (n && sniff_is_lfs(p, n))
+        return sniff_kind(p, n);
+    if (is_text)
+        return NULL;
+    if (n > 4 && !memcmp(text, "PK\x03\x04", 4))
+        return "a zip archive (.docx, .odt and .epub are such); give it a "
+               "filter in a manifest, such as pandoc: cag-manifest(5)";
+    if (n > 8 && !memcmp(text, "\x89KVC\r\n\x1a\n", 8))
+        return "a .kvc cache; caches cannot be joined, name the sources";
+    if (n > 4 && (!memcmp(text, "\x89PNG", 4) ||
+                  !memcmp(text, "\xff\xd8\xff", 3) ||
+                  !memcmp(text, "GIF8", 4)))
+        return "an image";
+    if (n > 4 && !memcmp(text, "\x7f" "ELF", 4))
+        return "a program";
+    return sniff_kind(p, n < SNIFF_BYTES ? n : SNIFF_BYTES);
+}
+
 cag_status source_check_text(const char *text, size_t n, const char *shown,
                              cag_error *err)
 {
     const char *nul = n ? memchr(text, 0, n) : NULL;
-    const char *utf16 = utf16_name(text, n);
+    bool valid = !nul && utf8_valid(text, n, NULL);
+    const char *kind = foreign(text, n, valid);
+    const char *utf16 = kind ? NULL : utf16_name(text, n);
     char what[80];
     size_t bad;
 
+    if (kind)
+        return cag_fail(err, CAG_E_FORMAT, shown, -1, "this is %s", kind);
     if (utf16)
         return fail_encoding(shown, 0, "this is UTF-16, expected UTF-8",
                              utf16, err);
@@ -111,8 +146,9 @@ cag_status source_check_text(const char *text, size_t n, const char *shown,
         return cag_fail(err, CAG_E_FORMAT, shown, nul - text,
                         "a NUL byte: this is a binary file, expected UTF-8 "
                         "text");
-    if (utf8_valid(text, n, &bad))
+    if (valid)
         return CAG_OK;
+    utf8_valid(text, n, &bad);
     snprintf(what, sizeof what, "invalid UTF-8 (byte 0x%02x); if it is "
              "Latin-1", (unsigned char)text[bad]);
     return fail_encoding(shown, bad, what, "ISO-8859-1", err);

@@ -99,7 +99,7 @@ build() { cag-build -m "$model" -o kb.kvc "$@"; }
     ok cag-build -n -m m.gguf s.md
     prints "tokens  s.md"
     prints "left over"
-    [[ "$output" =~ "file at most "[0-9.]+" "[KM]iB" (f16z); memory to build about "[0-9.]+" MiB, to ask about "[0-9.]+" MiB, free now "[0-9.]+" "[GM]iB"; about "[0-9.]+" "m?s" to read it" ]] || show
+    [[ "$output" =~ "file at most "[0-9.]+" "[KM]iB" (f16z); memory about "[0-9.]+" MiB to build, "[0-9.]+" MiB to ask beside the model, free now "[0-9.]+" "[GM]iB"; about "[0-9.]+" "m?s" to read it" ]] || show
     [ -z "$stderr" ] || show
     run --separate-stderr cag-build -n --json -m m.gguf s.md </dev/null
     jq -e '.schema == 1 and .fits and .file_bytes_at_most > .kv_bytes and .free_memory_bytes > 0 and

@@ -103,7 +103,7 @@ names() { cag-inspect --json kb.kvc | jq -r '.sources[].name'; }
     fails 65 "iconv -f UTF-16LE" build le16.md
     fails 65 "iconv -f UTF-16BE" build be16.md
     fails 65 "nul.md: byte 9: a NUL byte: this is a binary file" build nul.md
-    fails 65 "a NUL byte: this is a binary file" build "$model"
+    fails 65 "this is a GGUF model" build "$model"
     fails 66 "none: no .md or .txt file below this directory" build none
     fails 64 "no source" build
     ls -A | diff ../before -
@@ -111,6 +111,26 @@ names() { cag-inspect --json kb.kvc | jq -r '.sources[].name'; }
     ok cag-build -m "$model" -o kb.kvc empty.md good.md
     says "warning: empty.md: empty source"
     [ "$(names | wc -l)" -eq 2 ]
+}
+
+@test "PDF, office files, images, caches: named, with the way out" {
+    printf '%%PDF-1.4\n1 0 obj\n' >a.pdf
+    printf 'PK\x03\x04\x14\0rest\xff' >b.docx
+    printf '\x89PNG\r\n\x1a\n\0\0' >c.md
+    printf '\x7fELF\x02\x01\0\xff' >d.md
+    printf 'version https://git-lfs.github.com/spec/v1\noid sha256:aa\nsize 1\n' >e.md
+    echo "GGUF is a format, %PDF-1.4 another" >f.md
+    fails 65 "a.pdf: this is a PDF; give it a filter in a manifest, such as pdftotext" build a.pdf
+    fails 65 "b.docx: this is a zip archive (.docx" build b.docx
+    fails 65 "c.md: this is an image" build c.md
+    fails 65 "d.md: this is a program" build d.md
+    fails 65 "e.md: this is a Git-LFS pointer" build e.md
+    ok build f.md
+    cp kb.kvc g.md
+    fails 65 "caches cannot be joined" build g.md f.md
+    # what a filter writes is looked at in the same way
+    printf 'model: %s\nsources: [{path: f.md, filter: cat a.pdf}]\n' "$model" >x.yaml
+    fails 65 "f.md: this is a PDF" cag-build --manifest x.yaml
 }
 
 @test "the hint for Latin-1 makes a file that is accepted" {
