@@ -1,183 +1,431 @@
 /*
- * cag-bench.c - measure a model and its caches.
+ * cag-bench.c - measure a cache, its model and this machine.
  *
- * One subcommand an instrument; each has its own option table:
+ *   run KB.kvc       everything, on the user's own cache; also without "run"
+ *   build ttft decode batch load
+ *                    one group of figures of it
+ *   show FILE.json   a stored report: print, draw or compare it again
+ *   probe            evaluate given token ids
  *
- *   probe   evaluate given token ids: greedy continuation, largest logits
+ * The measuring itself is libcore's (cag/bench.h); here are options, the
+ * clock on a cag-ask process, and output.
  */
-#include <cag/probe.h>
+#include <cag.h>
+#include <cag/bench.h>
 
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "cmd/bench.h"
 #include "cmd/opt.h"
 #include "cmd/places.h"
 #include "cmd/ui.h"
+#include "cmd/ui_internal.h"
 
-/* ------------------------------------------------------------------ probe */
+enum { MAX_LIST = 32, MAX_QUESTION = 4096 };
 
-static const char *const kv_names[] = { "f16", "f32", NULL };
 static const char *const precision_names[] = { "default", "exact", NULL };
 
 static struct {
-    const char *model, *ids, *device;
-    int         n_next, n_top, chunk, n_thread, kv, precision;
-    bool        step, json;
-} o = { .n_next = 16, .n_top = 5, .device = "auto" };
+    const char *model, *questions, *context, *batch, *device, *tmp_dir;
+    const char *export_json, *compare, *svg;
+    int         repeat, warmup, n_gen, n_thread, format, precision;
+    double      threshold;
+} o = { .batch = "4,16", .repeat = 5, .warmup = 1, .n_gen = 32,
+        .threshold = 10 };
 
-static const opt_spec probe_specs[] = {
-    OPT_STR('m', "model", &o.model, "MODEL", "CAG_MODEL",
-            "GGUF file, model directory or hub id"),
-    OPT_STR(0, "ids", &o.ids, "FILE", NULL,
-            "JSON array of token ids, or of such arrays; - is stdin"),
-    OPT_INT('n', "max-tokens", &o.n_next, 0, 1000000, "N", NULL,
-            "length of the greedy continuation"),
-    OPT_INT(0, "top", &o.n_top, 0, 1000000, "K", NULL,
-            "how many of the largest logits"),
-    OPT_FLAG(0, "step", &o.step,
-             "feed the prompt id by id, as generated tokens"),
-    OPT_FLAG(0, "json", &o.json, "print one JSON object a list"),
+#define OUTPUT_SPECS                                                          \
+    OPT_CHOICE('o', "output", &o.format, bench_formats, NULL,                 \
+               "how figures are printed"),                                    \
+    OPT_STR(0, "export-json", &o.export_json, "FILE", NULL,                   \
+            "also write the report to FILE"),                                 \
+    OPT_STR(0, "compare", &o.compare, "FILE", NULL,                           \
+            "compare with an earlier report; exit 1 on a regression"),        \
+    OPT_DOUBLE(0, "threshold", &o.threshold, 0, 1e6, "PCT", NULL,             \
+               "per cent worse that is a regression (default 10)"),           \
+    OPT_STR(0, "svg", &o.svg, "FILE", NULL, "draw the figures over tokens")
+
+static const opt_spec run_specs[] = {
+    OPT_STR(0, "questions", &o.questions, "FILE", NULL,
+            "one question a line; '-' is stdin"),
+    OPT_INT('r', "repeat", &o.repeat, 1, 1000, "N", NULL,
+            "measurements of each figure (default 5)"),
+    OPT_STR(0, "context", &o.context, "LIST", NULL,
+            "sweep: knowledge of so many tokens, made of the cache's text"),
+    OPT_STR(0, "batch", &o.batch, "LIST", NULL,
+            "questions answered at once (default 4,16)"),
+    OUTPUT_SPECS,
     OPT_MORE,
-    OPT_CHOICE(0, "kv", &o.kv, kv_names, NULL, "how K and V are kept"),
+    OPT_STR('m', "model", &o.model, "M", NULL,
+            "the cache's model, if it moved (or CAG_MODEL)"),
+    OPT_INT(0, "warmup", &o.warmup, 0, 1000, "N", NULL,
+            "runs before those that count (default 1)"),
+    OPT_INT('n', "max-tokens", &o.n_gen, 1, 100000, "N", NULL,
+            "generated tokens (default 32)"),
     OPT_CHOICE(0, "precision", &o.precision, precision_names, NULL,
-               "exact: f32 activations everywhere"),
-    OPT_INT(0, "chunk", &o.chunk, 1, 65536, "C", NULL,
-            "prompt tokens a pass (default 512)"),
-    OPT_STR(0, "device", &o.device, "auto|cpu|cuda[:N]", "CAG_DEVICE",
-            "where to compute"),
+               "exact: f32 throughout"),
     OPT_INT('t', "threads", &o.n_thread, 1, 512, "N", "CAG_THREADS",
             "CPU threads"),
+    OPT_STR(0, "device", &o.device, "DEV", "CAG_DEVICE",
+            "auto, cpu or cuda[:N]"),
+    OPT_STR(0, "tmp-dir", &o.tmp_dir, "DIR", "TMPDIR",
+            "where caches that are only measured are made"),
     OPT_COMMON,
     OPT_END
 };
 
-static const opt_usage probe_usage = {
-    "cag-bench probe", "-m MODEL --ids FILE [options]",
-    "evaluate given token ids",
-    "  echo '[1, 2, 3]' | cag-bench probe -m MODEL --ids - -n 8 --json\n",
-    probe_specs, NULL, NULL
+static const opt_spec show_specs[] = { OUTPUT_SPECS, OPT_COMMON, OPT_END };
+
+static const char run_examples[] =
+    "  cag-bench kb.kvc\n"
+    "  cag-bench run --questions questions.txt -o json kb.kvc\n"
+    "  cag-bench ttft --context 512,2048 --svg sweep.svg kb.kvc\n";
+#define RUN_USAGE(name, summary) \
+    { "cag-bench " name, "[options] FILE.kvc", summary, run_examples, \
+      run_specs, "*.kvc", NULL }
+
+static const opt_usage run_usage[] = {
+    RUN_USAGE("run", "measure everything about a cache"),
+    RUN_USAGE("build", "measure building a cache"),
+    RUN_USAGE("ttft", "measure cag-ask from its start to its first byte"),
+    RUN_USAGE("decode", "measure generating tokens"),
+    RUN_USAGE("batch", "measure many questions at once"),
+    RUN_USAGE("load", "measure opening and checking a cache"),
+};
+static const unsigned run_what[] = {
+    CAG_BENCH_ALL, CAG_BENCH_BUILD, CAG_BENCH_TTFT, CAG_BENCH_DECODE,
+    CAG_BENCH_BATCH, CAG_BENCH_LOAD
+};
+enum { N_RUN = sizeof run_what / sizeof run_what[0] };
+
+static const char *const names[] = { "run", "build", "ttft", "decode",
+                                     "batch", "load", "show", "probe", NULL };
+
+static const opt_usage show_usage = {
+    "cag-bench show", "[options] FILE.json",
+    "print, draw or compare a stored report",
+    "  cag-bench show new.json --compare old.json --threshold 5\n"
+    "  cag-bench show -o csv new.json\n",
+    show_specs, "*.json", NULL
 };
 
-static void print_text(int n_ids, const cag_probe_result *r)
-{
-    printf("%d ids\nnext:", n_ids);
-    for (int i = 0; i < r->n_next; i++)
-        printf(" %d", (int)r->next[i]);
-    printf("\ntop:");
-    for (int i = 0; i < r->n_top; i++)
-        printf("%s %d %.9g", i > 0 ? "," : "", (int)r->top[i].id,
-               (double)r->top[i].logit);
-    printf("\n");
-}
+/* ---------------------------------------------------------------- options */
 
-static void print_json(int n_ids, const cag_probe_result *r)
+/* "512,2048" -> numbers in [1, max] */
+static int parse_list(const char *s, const char *option, long max,
+                      int64_t out[MAX_LIST])
 {
-    struct ui_json j;
+    int n = 0;
 
-    ui_json_start(&j, stdout);
-    ui_json_object(&j, NULL);
-    ui_json_int(&j, "n_ids", n_ids);
-    ui_json_array(&j, "next");
-    for (int i = 0; i < r->n_next; i++)
-        ui_json_int(&j, NULL, r->next[i]);
-    ui_json_end(&j);
-    ui_json_array(&j, "top");
-    for (int i = 0; i < r->n_top; i++) {
-        ui_json_array(&j, NULL);
-        ui_json_int(&j, NULL, r->top[i].id);
-        ui_json_double(&j, NULL, (double)r->top[i].logit);
-        ui_json_end(&j);
+    while (s != NULL && *s != '\0') {
+        char *end;
+        errno = 0;
+        long v = strtol(s, &end, 10);
+        if (end == s || errno != 0 || v < 1 || v > max || *s == '+' ||
+            *s == ' ' || (*end != ',' && *end != '\0') ||
+            (*end == ',' && end[1] == '\0'))
+            opt_fail("--%s is not a list of numbers from 1 to %ld: '%s'",
+                     option, max, ui_clean(s));
+        if (n == MAX_LIST)
+            opt_fail("--%s takes %d numbers at most", option, MAX_LIST);
+        out[n++] = v;
+        s = *end == ',' ? end + 1 : end;
     }
-    ui_json_end(&j);
-    ui_json_end(&j);
+    return n;
 }
 
-static cag_status probe_lists(cag_engine *e, const cag_probe_ids *lists,
+static const char default_question[] =
+    "What is the most important thing that the text says?";
+
+/* Lines of text that are not blank, in place. */
+static int split_lines(char *text, const char *line[MAX_QUESTION])
+{
+    int n = 0;
+
+    for (char *s = text; s != NULL && n < MAX_QUESTION;) {
+        char *end = strchr(s, '\n');
+        if (end != NULL)
+            *end = '\0';
+        size_t len = strlen(s);
+        if (len > 0 && s[len - 1] == '\r')
+            s[len - 1] = '\0';
+        if (s[strspn(s, " \t")] != '\0')
+            line[n++] = s;
+        s = end != NULL ? end + 1 : NULL;
+    }
+    return n;
+}
+
+/* ----------------------------------------------------------------- output */
+
+static int write_to(const char *path, const cag_bench_report *r, bool svg)
+{
+    bool to_stdout = strcmp(path, "-") == 0, ok = true;
+    FILE *f = to_stdout ? stdout : fopen(path, "we");
+
+    if (f == NULL)
+        return ui_fail(CAG_E_CREATE, path, "cannot create: %s",
+                       strerror(errno));
+    if (svg && !bench_print_svg(r, f))
+        ui_warn("%s: nothing to draw: no figure has a number of tokens",
+                ui_clean(path));
+    if (!svg)
+        ok = bench_print(r, BENCH_JSON, f);
+    if (to_stdout)
+        return ok ? UI_OK : UI_NOMEM;
+    bool failed = ferror(f) != 0;
+    if (fclose(f) != 0 || failed)
+        return ui_fail(CAG_E_IO, path, "cannot write: %s", strerror(errno));
+    return ok ? UI_OK : UI_NOMEM;
+}
+
+static void print_change(const cag_bench_change *c)
+{
+    char was[32], is[32], where[96];
+    int n = 0;
+
+    where[0] = '\0';
+    if (c->is->context >= 0)
+        n = ui_format(where, sizeof where, " at %lld tokens",
+                      (long long)c->is->context);
+    if (c->is->batch > 0)
+        n += ui_format(where + n, sizeof where - (size_t)n, ", batch %d",
+                       c->is->batch);
+    if (c->is->state[0] != '\0')
+        ui_format(where + n, sizeof where - (size_t)n, ", %s", c->is->state);
+    ui_note("%s%s%s: %s -> %s %s, %.1f %% %s", c->regression
+            ? "REGRESSION " : "", c->is->name, where,
+            bench_number(was, c->was->median, c->was->unit),
+            bench_number(is, c->is->median, c->is->unit), c->is->unit,
+            c->percent < 0 ? -c->percent : c->percent,
+            c->percent > 0 ? "worse" : "better");
+}
+
+static cag_status read_report(const char *path, cag_bench_report *r,
                               cag_error *err)
 {
-    cag_probe_opts po = { o.n_next, o.n_top, o.step };
-    cag_probe_result r = { NULL, 0, NULL, 0 };
-    cag_status st = CAG_OK;
+    char *text;
+    size_t size;
+    cag_status st = cag_read_file(path, &text, &size, err);
 
-    for (int i = 0; st == CAG_OK && i < cag_probe_n_list(lists); i++) {
-        int n_ids;
-        const int32_t *ids = cag_probe_list(lists, i, &n_ids);
-        st = cag_probe_run(e, &po, ids, n_ids, &r, err);
-        if (st == CAG_OK)
-            (o.json ? print_json : print_text)(n_ids, &r);
-    }
-    cag_probe_release(&r);
+    if (st != CAG_OK)
+        return st;
+    st = cag_bench_from_json(text, size, path, r, err);
+    cag_free(text);
     return st;
 }
 
-static int probe(int argc, char **argv)
+/* UI_NO when something got worse by more than the threshold. */
+static int compare(const cag_bench_report *is)
 {
+    cag_bench_report was = CAG_BENCH_REPORT_INIT;
+    cag_bench_change *c = NULL;
     cag_error err = CAG_ERROR_INIT;
-    cag_probe_ids *lists = NULL;
-    cag_model *m = NULL;
-    cag_engine *e = NULL;
-    char *path = NULL;
-    cag_status st;
+    char differs[256];
+    int n = 0, n_worse = 0;
+    cag_status st = read_report(o.compare, &was, &err);
 
-    char **rest = opt_parse(&probe_usage, argc, argv, 0);
+    if (st == CAG_OK)
+        st = cag_bench_compare(&was, is, o.threshold, &c, &n, differs, &err);
+    if (st != CAG_OK) {
+        cag_bench_report_release(&was);
+        return ui_error(&err);
+    }
+    if (differs[0] != '\0')
+        ui_warn("the two reports differ in: %s", differs);
+    for (int i = 0; i < n; i++) {
+        n_worse += c[i].regression;
+        print_change(&c[i]);
+    }
+    if (n == 0)
+        ui_warn("%s holds no figure that was measured now",
+                ui_clean(o.compare));
+    else
+        ui_note("%d of %d figures are more than %g %% worse", n_worse, n,
+                o.threshold);
+    cag_free(c);
+    cag_bench_report_release(&was);
+    return n == 0 ? UI_DATA : n_worse > 0 ? UI_NO : UI_OK;
+}
+
+static int give(const cag_bench_report *r)
+{
+    bool drawn_out = o.svg != NULL && strcmp(o.svg, "-") == 0;
+    bool json_out = o.export_json != NULL && strcmp(o.export_json, "-") == 0;
+    int status = UI_OK;
+
+    if (!drawn_out && !json_out && !bench_print(r, o.format, stdout))
+        status = UI_NOMEM;
+    if (status == UI_OK && o.export_json != NULL)
+        status = write_to(o.export_json, r, false);
+    if (status == UI_OK && o.svg != NULL)
+        status = write_to(o.svg, r, true);
+    if (status == UI_OK && o.compare != NULL)
+        status = compare(r);
+    return status;
+}
+
+/* --------------------------------------------------------------- commands */
+
+static int measure(unsigned what, const char *kvc)
+{
+    static const char *question[MAX_QUESTION] = { default_question };
+    static int64_t context[MAX_LIST], batch[MAX_LIST];
+    static int batch_n[MAX_LIST];
+    struct bench_ask ask = { NULL, o.device, o.n_thread, o.n_gen,
+                             o.precision == 1 };
+    cag_bench_report r = CAG_BENCH_REPORT_INIT;
+    cag_error err = CAG_ERROR_INIT;
+    const char *text = NULL;
+    char *copy = NULL, *found = NULL;
+    cag_bench_opts b;
+    cag_status st = CAG_OK;
+    int status = UI_OK;
+
+    cag_bench_opts_init(&b);
+    b.n_context = parse_list(o.context, "context", 1 << 24, context);
+    b.n_batch = parse_list(o.batch, "batch", 1024, batch);
+    for (int i = 0; i < b.n_batch; i++)
+        batch_n[i] = (int)batch[i];
+    b.kvc = kvc;
+    b.model = o.model;
+    b.what = what;
+    b.context = context;
+    b.batch = batch_n;
+    b.question = question;
+    b.n_question = 1;
+    b.repeat = o.repeat;
+    b.warmup = o.warmup;
+    b.n_gen = o.n_gen;
+    b.tmp_dir = o.tmp_dir;
+    b.engine.device = o.device;
+    b.engine.n_thread = o.n_thread;
+    b.engine.precision = o.precision == 1 ? CAG_PRECISION_EXACT
+                                          : CAG_PRECISION_DEFAULT;
+    b.places = *places_get();
+    b.hooks = places_hooks();
+    if (what & CAG_BENCH_TTFT) {
+        ask.ask = found = bench_find_ask();
+        if (found == NULL)
+            return ui_fail(CAG_E_MISSING, "cag-ask",
+                           "not found beside cag-bench; ttft starts it");
+        b.process = bench_ask_process;
+        b.process_ctx = &ask;
+    }
+    if (o.questions != NULL) {
+        st = cag_read_text(o.questions, &text, &err);
+        copy = st == CAG_OK ? strdup(text) : NULL;
+        if (st == CAG_OK && copy == NULL)
+            status = ui_fail(CAG_E_NOMEM, "", "out of memory (questions)");
+        else if (st == CAG_OK &&
+                 (b.n_question = split_lines(copy, question)) == 0)
+            status = ui_fail(CAG_E_FORMAT, o.questions,
+                             "no question in this file");
+    }
+    if (st == CAG_OK && status == UI_OK)
+        st = cag_bench_set(&r, "tool", "cag " CAG_VERSION, &err);
+    if (st == CAG_OK && status == UI_OK) {
+        ui_catch(true);
+        st = cag_bench_run(&b, &r, &err);
+        ui_catch(false);
+        ui_progress_end();
+    }
+    if (st == CAG_OK && status == UI_OK)
+        st = cag_bench_set(&r, "git", opt_git_id(), &err);
+    if (st != CAG_OK)
+        status = ui_error(&err);
+    else if (status == UI_OK)
+        status = give(&r);
+    cag_bench_report_release(&r);
+    cag_free((void *)(uintptr_t)text);
+    free(copy);
+    free(found);
+    return status;
+}
+
+static int run(int which, int argc, char **argv)
+{
+    char **rest = opt_parse(&run_usage[which], argc, argv, 1);
+
     if (opt_wants_config()) {
         opt_print_config();
         return ui_close_stdout(UI_OK);
     }
-    if (*rest != NULL)
-        opt_fail("unexpected operand '%s'", ui_clean(*rest));
-    if (o.model == NULL)
-        opt_fail("no model: use -m MODEL");
-    if (o.ids == NULL)
-        opt_fail("no ids: use --ids FILE");
+    for (int i = 0; rest[1] != NULL && names[i] != NULL; i++)
+        if (strcmp(rest[0], names[i]) == 0)
+            opt_fail("the command comes first: cag-bench %s ...", names[i]);
+    if (rest[1] != NULL)
+        opt_fail("one cache at a time: '%s'", ui_clean(rest[1]));
+    return ui_close_stdout(measure(run_what[which], rest[0]));
+}
 
-    cag_engine_opts eo = {
-        .device = o.device, .n_thread = o.n_thread, .chunk = o.chunk,
-        .precision = o.precision == 1 ? CAG_PRECISION_EXACT
-                                      : CAG_PRECISION_DEFAULT,
-        .kv_f32 = o.kv == 1
-    };
-    st = cag_probe_read(o.ids, &lists, &err);
-    cag_model_search search = { places_get()->hf_hub, places_get()->models };
-    if (st == CAG_OK)
-        st = cag_model_find(o.model, &search, &path, &err);
-    if (st == CAG_OK)
-        st = cag_model_open(path, CAG_MODEL_NO_TOKENIZER, &m, &err);
-    if (st == CAG_OK)
-        st = cag_engine_new(m, &eo, &e, &err);
-    if (st == CAG_OK)
-        st = probe_lists(e, lists, &err);
-    cag_engine_free(e);
-    cag_model_close(m);
-    cag_free(path);
-    cag_probe_free(lists);
-    return ui_close_stdout(st != CAG_OK ? ui_error(&err) : UI_OK);
+static int show(int argc, char **argv)
+{
+    cag_bench_report r = CAG_BENCH_REPORT_INIT;
+    cag_error err = CAG_ERROR_INIT;
+    char **rest = opt_parse(&show_usage, argc, argv, 1);
+    int status;
+
+    if (opt_wants_config()) {
+        opt_print_config();
+        return ui_close_stdout(UI_OK);
+    }
+    if (rest[1] != NULL)
+        opt_fail("one report at a time: '%s'", ui_clean(rest[1]));
+    if (read_report(rest[0], &r, &err) != CAG_OK)
+        status = ui_error(&err);
+    else
+        status = give(&r);
+    cag_bench_report_release(&r);
+    return ui_close_stdout(status);
 }
 
 /* --------------------------------------------------------------- dispatch */
 
-static const char *const command_names[] = { "probe", NULL };
-static int (*const commands[])(int, char **) = { probe };
-
 static const opt_spec specs[] = { OPT_COMMON, OPT_END };
-static const opt_usage *const command_usages[] = { &probe_usage, NULL };
-static const opt_usage usage = {
-    "cag-bench", "COMMAND [options]\nCOMMAND --help",
-    "measure a model and its caches; commands: probe",
-    "  cag-bench probe -m MODEL --ids ids.json --json\n", specs, NULL,
-    command_usages
+static const opt_usage *const usages[] = {
+    &run_usage[0], &run_usage[1], &run_usage[2], &run_usage[3], &run_usage[4],
+    &run_usage[5], &show_usage, &bench_probe_usage, NULL
 };
+static const opt_usage usage = {
+    "cag-bench", "[COMMAND] [options] FILE\ncag-bench COMMAND --help",
+    "measure a cache, its model and this machine; commands: run, build, "
+    "ttft, decode, batch, load, show, probe",
+    "  cag-bench kb.kvc\n"
+    "  cag-bench run --context 512,2048,8192 --svg sweep.svg kb.kvc\n"
+    "  cag-bench show new.json --compare old.json\n"
+    "  cag-bench probe -m MODEL --ids ids.json --json\n", specs, NULL, usages
+};
+
+/* Does a word that is no command mean "run"? */
+static bool is_operand(const char *word)
+{
+    size_t n = strlen(word);
+
+    return (n > 4 && strcmp(word + n - 4, ".kvc") == 0) ||
+           access(word, F_OK) == 0;
+}
 
 int main(int argc, char **argv)
 {
-    for (int i = 0; argc > 1 && command_names[i] != NULL; i++)
-        if (strcmp(argv[1], command_names[i]) == 0)
-            return commands[i](argc - 1, argv + 1);
+    for (int i = 0; argc > 1 && i < N_RUN; i++)
+        if (strcmp(argv[1], names[i]) == 0)
+            return run(i, argc - 1, argv + 1);
+    if (argc > 1 && strcmp(argv[1], "show") == 0)
+        return show(argc - 1, argv + 1);
+    if (argc > 1 && strcmp(argv[1], "probe") == 0)
+        return bench_probe(argc - 1, argv + 1);
+    for (int i = 1; i < argc; i++)
+        if (is_operand(argv[i]))
+            return run(0, argc, argv);
     char **rest = opt_parse(&usage, argc, argv, 1);
     if (opt_wants_config()) {
         opt_print_config();
         return ui_close_stdout(UI_OK);
     }
-    const char *near = opt_did_you_mean(*rest, command_names);
+    const char *near = opt_did_you_mean(*rest, names);
     if (near != NULL)
         opt_fail("unknown command '%s'; did you mean '%s'?", ui_clean(*rest),
                  near);

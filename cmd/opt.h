@@ -123,6 +123,8 @@ extern const char *const opt_shells[];   /* of --completion */
  */
 char **opt_parse(const opt_usage *u, int argc, char **argv, int min_operand);
 bool   opt_wants_config(void);
+/* What git called the source this was built from. */
+const char *opt_git_id(void);
 
 /* Where a value came from: NULL for the default, else "option --model",
  * "environment CAG_MODEL", or what opt_set_origin said ("manifest kb.yaml").

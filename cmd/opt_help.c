@@ -106,6 +106,11 @@ void opt_print_help(const opt_usage *u)
     }
 }
 
+const char *opt_git_id(void)
+{
+    return CAG_GIT_ID;
+}
+
 void opt_print_version(const opt_usage *u)
 {
     const char *name;

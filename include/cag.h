@@ -15,6 +15,7 @@
 #define CAG_VERSION "0.1.0"
 
 #include <cag/backend.h>
+#include <cag/bench.h>
 #include <cag/error.h>
 #include <cag/kvc.h>
 #include <cag/manifest.h>

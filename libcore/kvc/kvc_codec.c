@@ -325,3 +325,8 @@ cag_status kvc_text_expand(const uint8_t *src, size_t n_src, char *dst,
                                           : "frame is short");
     return CAG_OK;
 }
+
+const char *kvc_codec_library(void)
+{
+    return ZSTD_versionString();
+}

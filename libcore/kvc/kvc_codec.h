@@ -60,4 +60,7 @@ cag_status kvc_text_pack(const char *text, size_t n, struct buf *out,
 cag_status kvc_text_expand(const uint8_t *src, size_t n_src, char *dst,
                            size_t n, cag_error *err);
 
+/* The version of zstd that is linked; static. */
+const char *kvc_codec_library(void);
+
 #endif

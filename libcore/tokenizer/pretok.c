@@ -500,3 +500,14 @@ cag_status pretok_split(struct pretok_run *r, const char *text, size_t n,
     r->ctx = ctx;
     return run_step(r, 0, text, n, err);
 }
+
+void pretok_library(char out[64])
+{
+    char text[256] = "";
+
+    /* a version never came near 64 characters; the size is not asked for */
+    if (pcre2_config(PCRE2_CONFIG_VERSION, NULL) <= (int)sizeof text)
+        pcre2_config(PCRE2_CONFIG_VERSION, text);
+    memcpy(out, text, 63);
+    out[63] = '\0';
+}

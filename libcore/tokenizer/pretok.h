@@ -56,4 +56,7 @@ cag_status pretok_split(struct pretok_run *r, const char *text, size_t n,
                         pretok_fn *fn, void *ctx, cag_error *err);
 void       pretok_end(struct pretok_run *r);
 
+/* The version of PCRE2 that is linked; out has room for 64 bytes. */
+void pretok_library(char out[64]);
+
 #endif

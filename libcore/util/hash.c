@@ -106,3 +106,17 @@ int hash_unhex(const char *s, uint8_t *out, size_t n)
     }
     return s[2 * n] == 0;
 }
+
+const char *hash_sha256_library(void)
+{
+    return OpenSSL_version(OPENSSL_VERSION);
+}
+
+#define TEXT_(x) #x
+#define TEXT(x) TEXT_(x)
+
+const char *hash_xxh3_library(void)
+{
+    return TEXT(XXH_VERSION_MAJOR) "." TEXT(XXH_VERSION_MINOR) "."
+           TEXT(XXH_VERSION_RELEASE);
+}

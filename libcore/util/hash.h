@@ -26,4 +26,8 @@ void       hash_hex(const uint8_t *digest, size_t n, char *out); /* 2n+1 */
 /* false unless s is exactly 2n lower-case hex digits */
 int        hash_unhex(const char *s, uint8_t *out, size_t n);
 
+/* "OpenSSL 3.0.17 1 Jul 2025", "0.8.1": what is linked; static */
+const char *hash_sha256_library(void);
+const char *hash_xxh3_library(void);
+
 #endif

@@ -5,7 +5,7 @@
  *   CAG_KERNELS=avx2 build/release/tests/bench/bench_kernels [what]
  *
  * One thread, one line of CSV per operation; the first lines are the probes
- * of the same run: fma peak of the set's vectors and reading 256 MB.  Each
+ * of the same run: fma peak of the CPU's vectors and reading 256 MB.  Each
  * figure is the best of several runs, so a busy machine disturbs it least;
  * time is the thread's CPU time.
  */
@@ -15,6 +15,7 @@
 #include <time.h>
 
 #include "kernels/kernels.h"
+#include "kernels/limits.h"
 
 /* CPU time of this thread: what others do on the core does not count */
 static double now(void)
@@ -67,66 +68,16 @@ static float *floats(size_t n)
     return x;
 }
 
-#if defined(__x86_64__)
-#include <immintrin.h>
-
-#define PEAK_BODY(T, set1, fma)                                             \
-    T a0 = set1(1), a1 = set1(2), a2 = set1(3), a3 = set1(4), a4 = set1(5), \
-      a5 = set1(6), a6 = set1(7), a7 = set1(8), a8 = set1(9), a9 = set1(10), \
-      x = set1(0.5f), y = set1(0.1f);                                       \
-    for (int i = 0; i < n; i++) {                                           \
-        a0 = fma(a0, x, y); a1 = fma(a1, x, y); a2 = fma(a2, x, y);         \
-        a3 = fma(a3, x, y); a4 = fma(a4, x, y); a5 = fma(a5, x, y);         \
-        a6 = fma(a6, x, y); a7 = fma(a7, x, y); a8 = fma(a8, x, y);         \
-        a9 = fma(a9, x, y);                                                 \
-        __asm__ volatile("" : "+x"(x));                                     \
-    }                                                                       \
-    a0 = a0 + a1 + a2 + a3 + a4 + a5 + a6 + a7 + a8 + a9;                   \
-    return a0[0]
-
-__attribute__((target("avx2,fma"))) static float peak256(int n)
-{
-    PEAK_BODY(__m256, _mm256_set1_ps, _mm256_fmadd_ps);
-}
-
-__attribute__((target("avx512f"))) static float peak512(int n)
-{
-    PEAK_BODY(__m512, _mm512_set1_ps, _mm512_fmadd_ps);
-}
-
-static void probe_peak(const struct kernels *k)
+static void probe_peak(void)
 {
     enum { N = 1000000 };
     volatile float sink;
     double s;
 
-    if (strcmp(k->name, "avx2") == 0) {
-        BEST(s, sink = peak256(N));
-        printf("probe,fma 256,%.1f GFLOP/s\n", 160.0 * N / s * 1e-9);
-    } else if (strcmp(k->name, "avx512") == 0) {
-        BEST(s, sink = peak512(N));
-        printf("probe,fma 512,%.1f GFLOP/s\n", 320.0 * N / s * 1e-9);
-    }
+    BEST(s, sink = kernels_fma_run(N));
     (void)sink;
-}
-#else
-static void probe_peak(const struct kernels *k)
-{
-    (void)k;
-}
-#endif
-
-static uint64_t sum_all(const uint64_t *p, size_t n)
-{
-    uint64_t a = 0, b = 0, c = 0, d = 0;
-
-    for (size_t i = 0; i < n; i += 8) {
-        a += p[i] + p[i + 4];
-        b += p[i + 1] + p[i + 5];
-        c += p[i + 2] + p[i + 6];
-        d += p[i + 3] + p[i + 7];
-    }
-    return a + b + c + d;
+    printf("probe,%s,%.1f GFLOP/s\n", kernels_fma_name(),
+           kernels_fma_flop() * N / s * 1e-9);
 }
 
 static void probe_read(void)
@@ -137,7 +88,7 @@ static void probe_read(void)
     double s;
 
     memset(p, 1, n);
-    BEST(s, sink = sum_all(p, n / 8));
+    BEST(s, sink = kernels_read_run(p, n / 8));
     (void)sink;
     printf("probe,read,%.1f GB/s\n", (double)n / s * 1e-9);
     free(p);
@@ -347,7 +298,7 @@ int main(int argc, char **argv)
         return 78;
     }
     printf("set,%s\n", k->name);
-    probe_peak(k);
+    probe_peak();
     probe_read();
     if (!*what || strcmp(what, "gemm") == 0)
         bench_all_gemm(k);

@@ -1,0 +1,43 @@
+/*
+ * bench.h - the parts of cag-bench.
+ *
+ *   cag-bench.c       commands, options
+ *   bench_probe.c     token ids in, continuation and logits out
+ *   bench_process.c   a cag-ask process and its clock
+ *   bench_output.c    a report as table, CSV, JSON
+ *   bench_svg.c       a report as a drawing
+ */
+#ifndef CMD_BENCH_H
+#define CMD_BENCH_H
+
+#include <cag/bench.h>
+#include <stdio.h>
+
+#include "cmd/opt.h"
+
+/* The command; returns the exit status. */
+int bench_probe(int argc, char **argv);
+extern const opt_usage bench_probe_usage;
+
+struct bench_ask {
+    const char *ask;           /* path of cag-ask                           */
+    const char *device;
+    int         n_thread, n_gen;
+    bool        exact;
+};
+/* The cag-ask that lies beside this program (heap, free()), or NULL. */
+char *bench_find_ask(void);
+/* A cag_bench_process_fn; ctx is a struct bench_ask. */
+cag_status bench_ask_process(void *ctx, const char *kvc, const char *model,
+                             const char *question, bool no_cache,
+                             cag_bench_process *out, cag_error *err);
+
+enum { BENCH_MD, BENCH_CSV, BENCH_JSON, BENCH_JSONL };
+extern const char *const bench_formats[];
+/* Print a report; false after a message. */
+bool bench_print(const cag_bench_report *r, int format, FILE *to);
+bool bench_print_svg(const cag_bench_report *r, FILE *to);
+/* A number as a table shows it. */
+const char *bench_number(char out[32], double v, const char *unit);
+
+#endif

@@ -1,0 +1,192 @@
+/*
+ * bench_output.c - a report as a table for people, CSV, JSON, JSON Lines.
+ *
+ * A line of CSV or JSON Lines stands alone: it names machine, model and
+ * program beside its figure.
+ */
+#include <cag/bench.h>
+
+#include <math.h>
+#include <string.h>
+
+#include "cmd/bench.h"
+#include "cmd/ui.h"
+#include "cmd/ui_internal.h"
+
+const char *const bench_formats[] = { "md", "csv", "json", "jsonl", NULL };
+
+const char *bench_number(char out[32], double v, const char *unit)
+{
+    if (strcmp(unit, "bytes") == 0 || strcmp(unit, "questions") == 0 ||
+        fabs(v) >= 10000)
+        ui_format(out, 32, "%.0f", v);
+    else if (strcmp(unit, "s") == 0 && fabs(v) < 1)
+        ui_format(out, 32, "%.5f", v);
+    else
+        ui_format(out, 32, "%.4g", v);
+    return out;
+}
+
+/* --------------------------------------------------------------- Markdown */
+
+/* text of a fact or note in a table or list: one line, no column borders */
+static void md_text(FILE *to, const char *s)
+{
+    for (; *s != '\0'; s++) {
+        if (*s == '|')
+            fputc('\\', to);
+        fputc(*s == '\n' ? ' ' : *s, to);
+    }
+}
+
+static void md_figure(FILE *to, const cag_bench_figure *f)
+{
+    char n[3][32];
+
+    fprintf(to, "| %s | ", f->name);
+    if (f->context >= 0)
+        fprintf(to, "%lld", (long long)f->context);
+    fprintf(to, " | ");
+    if (f->batch > 0)
+        fprintf(to, "%d", f->batch);
+    fprintf(to, " | %s | %s | %s | %s | %s | %d | ", f->state,
+            bench_number(n[0], f->median, f->unit),
+            bench_number(n[1], f->min, f->unit),
+            bench_number(n[2], f->max, f->unit), f->unit, f->n);
+    if (f->share >= 0)
+        fprintf(to, "%.0f %%", 100 * f->share);
+    fprintf(to, " |\n");
+}
+
+static void print_md(const cag_bench_report *r, FILE *to)
+{
+    for (int i = 0; i < r->n_fact; i++) {
+        fprintf(to, "- %s: ", r->fact[i].key);
+        md_text(to, r->fact[i].value);
+        fputc('\n', to);
+    }
+    fprintf(to, "\n| figure | tokens | batch | page cache | median | min | "
+                "max | unit | n | share |\n"
+                "|---|--:|--:|---|--:|--:|--:|---|--:|--:|\n");
+    for (int i = 0; i < r->n_figure; i++)
+        md_figure(to, &r->figure[i]);
+    if (r->n_note > 0)
+        fputc('\n', to);
+    for (int i = 0; i < r->n_note; i++) {
+        fprintf(to, "Note: ");
+        md_text(to, r->note[i]);
+        fputc('\n', to);
+    }
+}
+
+/* -------------------------------------------------------------------- CSV */
+
+static const char *const csv_facts[] = {
+    "date", "cpu", "threads", "kernels", "device", "model", "model_type",
+    "model_sha256", "codec", "tool", "git", NULL
+};
+
+static void csv_text(FILE *to, const char *s)
+{
+    fputc('"', to);
+    for (; *s != '\0'; s++) {
+        if (*s == '"')
+            fputc('"', to);
+        fputc(*s, to);
+    }
+    fputc('"', to);
+}
+
+static void print_csv(const cag_bench_report *r, FILE *to)
+{
+    fprintf(to, "figure,context,batch,state,unit,n,median,min,max,share");
+    for (int i = 0; csv_facts[i] != NULL; i++)
+        fprintf(to, ",%s", csv_facts[i]);
+    fputc('\n', to);
+    for (int i = 0; i < r->n_figure; i++) {
+        const cag_bench_figure *f = &r->figure[i];
+
+        csv_text(to, f->name);
+        fputc(',', to);
+        if (f->context >= 0)
+            fprintf(to, "%lld", (long long)f->context);
+        fputc(',', to);
+        if (f->batch > 0)
+            fprintf(to, "%d", f->batch);
+        fprintf(to, ",%s,%s,%d,%.9g,%.9g,%.9g,", f->state, f->unit, f->n,
+                f->median, f->min, f->max);
+        if (f->share >= 0)
+            fprintf(to, "%.4g", f->share);
+        for (int k = 0; csv_facts[k] != NULL; k++) {
+            const char *v = cag_bench_get(r, csv_facts[k]);
+            fputc(',', to);
+            csv_text(to, v != NULL ? v : "");
+        }
+        fputc('\n', to);
+    }
+}
+
+/* ------------------------------------------------------------- JSON Lines */
+
+static void jsonl_figure(const cag_bench_report *r, const cag_bench_figure *f,
+                         FILE *to)
+{
+    struct ui_json j;
+
+    ui_json_start(&j, to);
+    ui_json_object(&j, NULL);
+    ui_json_int(&j, "schema", 1);
+    ui_json_str(&j, "name", f->name);
+    ui_json_str(&j, "unit", f->unit);
+    if (f->context >= 0)
+        ui_json_int(&j, "context", f->context);
+    else
+        ui_json_null(&j, "context");
+    if (f->batch > 0)
+        ui_json_int(&j, "batch", f->batch);
+    else
+        ui_json_null(&j, "batch");
+    ui_json_str(&j, "state", f->state[0] != '\0' ? f->state : NULL);
+    ui_json_int(&j, "n", f->n);
+    ui_json_double(&j, "median", f->median);
+    ui_json_double(&j, "min", f->min);
+    ui_json_double(&j, "max", f->max);
+    if (f->share >= 0)
+        ui_json_double(&j, "share", f->share);
+    else
+        ui_json_null(&j, "share");
+    ui_json_object(&j, "facts");
+    for (int i = 0; i < r->n_fact; i++)
+        ui_json_str(&j, r->fact[i].key, r->fact[i].value);
+    ui_json_end(&j);
+    ui_json_end(&j);
+}
+
+bool bench_print(const cag_bench_report *r, int format, FILE *to)
+{
+    cag_error err = CAG_ERROR_INIT;
+    char *text;
+    size_t size;
+
+    switch (format) {
+    case BENCH_MD:
+        print_md(r, to);
+        break;
+    case BENCH_CSV:
+        print_csv(r, to);
+        break;
+    case BENCH_JSONL:
+        for (int i = 0; i < r->n_figure; i++)
+            jsonl_figure(r, &r->figure[i], to);
+        break;
+    default:
+        if (cag_bench_to_json(r, &text, &size, &err) != CAG_OK) {
+            ui_error(&err);
+            return false;
+        }
+        fwrite(text, 1, size, to);
+        fputc('\n', to);
+        cag_free(text);
+    }
+    return true;
+}

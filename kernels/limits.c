@@ -1,0 +1,101 @@
+/*
+ * limits.c - see limits.h.
+ *
+ * Ten chains of multiply-adds hide the latency of two units of four or five
+ * cycles; an empty asm keeps the loop from being folded.  Reading is four
+ * sums over cache lines in order: hardware prefetch does the rest, and one
+ * addition a word is far below what memory delivers.
+ */
+#include "kernels/limits.h"
+
+#define PEAK_BODY(T, set1, fma)                                             \
+    T a0 = set1(1), a1 = set1(2), a2 = set1(3), a3 = set1(4), a4 = set1(5), \
+      a5 = set1(6), a6 = set1(7), a7 = set1(8), a8 = set1(9), a9 = set1(10), \
+      x = set1(0.5f), y = set1(0.1f);                                       \
+    for (int i = 0; i < n; i++) {                                           \
+        a0 = fma(a0, x, y); a1 = fma(a1, x, y); a2 = fma(a2, x, y);         \
+        a3 = fma(a3, x, y); a4 = fma(a4, x, y); a5 = fma(a5, x, y);         \
+        a6 = fma(a6, x, y); a7 = fma(a7, x, y); a8 = fma(a8, x, y);         \
+        a9 = fma(a9, x, y);                                                 \
+        KEEP(x);                                                            \
+    }                                                                       \
+    a0 = a0 + a1 + a2 + a3 + a4 + a5 + a6 + a7 + a8 + a9
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+#define KEEP(x) __asm__ volatile("" : "+x"(x))
+
+__attribute__((target("avx2,fma"))) static float peak256(int n)
+{
+    PEAK_BODY(__m256, _mm256_set1_ps, _mm256_fmadd_ps);
+    return a0[0];
+}
+
+__attribute__((target("avx512f"))) static float peak512(int n)
+{
+    PEAK_BODY(__m512, _mm512_set1_ps, _mm512_fmadd_ps);
+    return a0[0];
+}
+
+static int width(void)
+{
+    if (__builtin_cpu_supports("avx512f"))
+        return 16;
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+        return 8;
+    return 4;
+}
+#undef KEEP
+#else
+static int width(void)
+{
+    return 4;
+}
+#endif
+
+/* What the compiler makes of four floats, multiply and add apart. */
+typedef float f4 __attribute__((vector_size(16)));
+#define F4_SET1(v) ((f4){ (v), (v), (v), (v) })
+#define F4_FMA(a, b, c) ((a) * (b) + (c))
+#define KEEP(x) __asm__ volatile("" : "+m"(x))
+
+static float peak_portable(int n)
+{
+    PEAK_BODY(f4, F4_SET1, F4_FMA);
+    return a0[0];
+}
+
+float kernels_fma_run(int n)
+{
+#if defined(__x86_64__)
+    if (width() == 16)
+        return peak512(n);
+    if (width() == 8)
+        return peak256(n);
+#endif
+    return peak_portable(n);
+}
+
+double kernels_fma_flop(void)
+{
+    return 2.0 * 10 * width();
+}
+
+const char *kernels_fma_name(void)
+{
+    return width() == 16 ? "fma 512" : width() == 8 ? "fma 256" : "portable";
+}
+
+uint64_t kernels_read_run(const uint64_t *p, size_t n)
+{
+    uint64_t a = 0, b = 0, c = 0, d = 0;
+
+    for (size_t i = 0; i < n; i += 8) {
+        a += p[i] + p[i + 4];
+        b += p[i + 1] + p[i + 5];
+        c += p[i + 2] + p[i + 6];
+        d += p[i + 3] + p[i + 7];
+    }
+    return a + b + c + d;
+}
