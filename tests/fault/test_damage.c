@@ -12,7 +12,7 @@
 #include "kvc/kvc_format.h"
 #include "kvc/kvc_impl.h"
 
-#define FLIPS 100            /* of each codec */
+#define FLIPS 300            /* of each codec */
 
 static char kb[64], plain[64], model[] = FAULT_MODEL;
 
