@@ -99,7 +99,7 @@ static int refresh(cag_build_opts *b, char **file)
         ui_progress_end();
         if (st) {
             report_excess(&r, cli.json);
-            status = ui_error(&err);
+            status = report_worse(status, ui_error(&err));
         } else {
             report_build(*file, &r, cli.json);
         }

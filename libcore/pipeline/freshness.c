@@ -179,6 +179,17 @@ static cag_status check_groups(struct check *c, cag_error *err)
     return st;
 }
 
+/* A single file of another size needs no hash to be another model. */
+static bool other_size(const char *path, const jv *recorded)
+{
+    struct file_id id;
+
+    return jv_count(recorded) == 1 && !file_is_dir(path) &&
+           file_stat(path, &id, NULL) == CAG_OK &&
+           (int64_t)id.size_bytes != jv_get_int(jv_at(recorded, 0),
+                                                "size_bytes", -1);
+}
+
 static cag_status check_model(struct check *c, const cag_places *places,
                               cag_error *err)
 {
@@ -187,20 +198,23 @@ static cag_status check_model(struct check *c, const cag_places *places,
     struct locate_files now = { NULL, 0 };
     cag_error why = CAG_ERROR_INIT;
     char *path = NULL;
+    bool other;
     cag_status st = locate_recorded_model(c->k, c->dir, places, &path, &why);
 
     if (st == CAG_E_NOMEM)
         return cag_error_copy(err, &why);
     if (st)
         return CAG_OK;      /* not on this machine: not what is asked */
-    st = locate_model_files(path, &c->mem, &now, &why);
+    other = other_size(path, recorded);
+    if (!other)
+        st = locate_model_files(path, &c->mem, &now, &why);
     if (st == CAG_E_NOMEM) {
         cag_error_copy(err, &why);
     } else if (st) {
         st = stale(c, err, path, "the model cannot be read any more");
     } else {
         c->r->model_seen = true;
-        if (!locate_same_files(&now, recorded))
+        if (other || !locate_same_files(&now, recorded))
             st = add(&c->r->reason, &c->r->n_reason, err,
                      "%s: is not the model the cache was made with (%s)",
                      path, info->model_name);

@@ -114,7 +114,7 @@ static cag_status walk(const char *dir, int depth, const cag_hooks *hooks,
             if (!names_add(files, path))
                 st = cag_fail_nomem(err, "source list");
         } else {
-            note(hooks, CAG_NOTE_DETAIL, "%s: skipped (not .md or .txt)",
+            note(hooks, CAG_NOTE_INFO, "%s: skipped (not .md or .txt)",
                  path);
             mem_free(path);
         }

@@ -73,6 +73,10 @@ fresh() { ok cag-build --check kb.kvc; [ -z "$output$stderr" ] || show; }
         says "$(sha256sum <m.gguf | cut -c 1-16)"
         says "$(sha256sum <old.gguf | cut -c 1-16)"
     done
+    # of another size: seen at once, without reading 8 TiB of it
+    cp old.gguf m.gguf
+    truncate -s 8T m.gguf 2>/dev/null || truncate -s 8G m.gguf
+    fails 1 "is not the model the cache was made with" timeout 20 cag-build --check kb.kvc
     mv old.gguf m.gguf
     fresh
 }

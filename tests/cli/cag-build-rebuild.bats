@@ -68,7 +68,7 @@ one() {
     printf '\x55' | dd of=kb.kvc bs=1 seek="$at" conv=notrunc status=none
     echo more >>a.md
     ok cag-build -m "$model" -o kb.kvc a.md
-    says "the old cache is damaged"
+    says "kb.kvc: is damaged"
     cag-build -q -m "$model" -o full.kvc a.md
     cmp kb.kvc full.kvc
     # something that is no cache is replaced, and -v says so

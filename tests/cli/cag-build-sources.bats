@@ -14,7 +14,7 @@ names() { cag-inspect --json kb.kvc | jq -r '.sources[].name'; }
     done
     ok build z.md docs
     [ "$(names | tr '\n' ' ')" = "z.md docs/B.md docs/a.txt docs/b.md docs/sub/z.md " ]
-    ok cag-build -vv -m "$model" -o kb2.kvc docs
+    ok cag-build -v -m "$model" -o kb2.kvc docs
     says "docs/no.py: skipped (not .md or .txt)"
 }
 
