@@ -22,10 +22,14 @@
 
 #define MAX_ARG 64
 #define MAX_STDERR 4096
+#define POLL_S     0.1     /* how long a request to stop may wait */
 
 struct child {
     pid_t pid;
     int   in, out, msg, exec_err;   /* our ends of its pipes, -1 closed */
+    const cag_source_spec *spec;
+    const cag_hooks       *hooks;
+    double                 limit_s, end;
 };
 
 static void close_fd(int *fd)
@@ -133,12 +137,24 @@ static void feed(struct child *c, const char *raw, size_t size, size_t *done)
         close_fd(&c->in);
 }
 
-static cag_status talk(struct child *c, const cag_source_spec *spec,
-                       const char *raw, size_t size, struct buf *out,
-                       struct buf *msg, cag_error *err)
+/* May it run on?  n_out: bytes it has given. */
+static cag_status in_time(const struct child *c, size_t n_out, cag_error *err)
 {
-    double limit = spec->filter_timeout_s > 0 ? spec->filter_timeout_s : 60;
-    double end = now_s() + limit;
+    if (c->hooks && c->hooks->progress &&
+        !c->hooks->progress(c->hooks->ctx, "filter", n_out, 0))
+        return cag_fail(err, CAG_E_CANCELLED, c->spec->path, -1,
+                        "filter %s: stopped", c->spec->filter[0]);
+    if (now_s() >= c->end)
+        return cag_fail(err, CAG_E_LIMIT, c->spec->path, -1,
+                        "filter %s: no end after %g s (timeout: in the "
+                        "manifest)", c->spec->filter[0], c->limit_s);
+    return CAG_OK;
+}
+
+static cag_status talk(struct child *c, const char *raw, size_t size,
+                       struct buf *out, struct buf *msg, cag_error *err)
+{
+    const cag_source_spec *spec = c->spec;
     size_t max = spec->filter_max_bytes ? spec->filter_max_bytes
                                         : (size_t)64 << 20;
     size_t done = 0;
@@ -149,13 +165,11 @@ static cag_status talk(struct child *c, const cag_source_spec *spec,
         struct pollfd f[3] = { { c->in, POLLOUT, 0 },
                                { c->out, POLLIN, 0 },
                                { c->msg, POLLIN, 0 } };
-        double left = end - now_s();
+        cag_status st = in_time(c, out->size, err);
 
-        if (left <= 0)
-            return cag_fail(err, CAG_E_LIMIT, spec->path, -1,
-                            "filter %s: no end after %g s (timeout: in the "
-                            "manifest)", spec->filter[0], limit);
-        if (poll(f, 3, (int)(left * 1000) + 1) < 0 && errno != EINTR)
+        if (st)
+            return st;
+        if (poll(f, 3, (int)(POLL_S * 1000)) < 0 && errno != EINTR)
             return cag_fail_sys(err, CAG_E_IO, errno, spec->path,
                                 "filter %s", spec->filter[0]);
         if (c->in >= 0 && (f[0].revents & (POLLOUT | POLLERR | POLLHUP)))
@@ -171,16 +185,27 @@ static cag_status talk(struct child *c, const cag_source_spec *spec,
                ? cag_fail_nomem(err, "filter output") : CAG_OK;
 }
 
-static cag_status finish(struct child *c, const cag_source_spec *spec,
-                         const struct buf *msg, cag_error *err)
+/* It closed its output; it may still run on. */
+static cag_status finish(struct child *c, size_t n_out, const struct buf *msg,
+                         cag_error *err)
 {
+    const cag_source_spec *spec = c->spec;
+    struct timespec pause = { 0, 100000 };
+    pid_t got;
     int code, e;
     ssize_t n;
 
-    while (waitpid(c->pid, &code, 0) < 0)
-        if (errno != EINTR)
+    while ((got = waitpid(c->pid, &code, WNOHANG)) <= 0) {
+        if (got < 0 && errno != EINTR)
             return cag_fail_sys(err, CAG_E_IO, errno, spec->path,
                                 "filter %s", spec->filter[0]);
+        cag_status st = in_time(c, n_out, err);
+        if (st)
+            return st;
+        nanosleep(&pause, NULL);
+        if (pause.tv_nsec < (long)(POLL_S / 2 * 1e9))
+            pause.tv_nsec *= 2;
+    }
     c->pid = 0;
     n = read(c->exec_err, &e, sizeof e);
     if (n == (ssize_t)sizeof e)
@@ -199,9 +224,10 @@ static cag_status finish(struct child *c, const cag_source_spec *spec,
 
 cag_status filter_run(const cag_source_spec *spec, const char *path,
                       const void *raw, size_t raw_size, struct buf *out,
-                      cag_error *err)
+                      const cag_hooks *hooks, cag_error *err)
 {
-    struct child c = { 0, -1, -1, -1, -1 };
+    double limit = spec->filter_timeout_s > 0 ? spec->filter_timeout_s : 60;
+    struct child c = { 0, -1, -1, -1, -1, spec, hooks, limit, now_s() + limit };
     char *argv[MAX_ARG + 1] = { NULL };
     sigset_t pipe_set, old;
     struct buf msg = BUF_INIT;
@@ -226,9 +252,9 @@ cag_status filter_run(const cag_source_spec *spec, const char *path,
     }
     st = start(&c, argv, err);
     if (!st)
-        st = talk(&c, spec, raw, raw_size, out, &msg, err);
+        st = talk(&c, raw, raw_size, out, &msg, err);
     if (!st)
-        st = finish(&c, spec, &msg, err);
+        st = finish(&c, out->size, &msg, err);
     if (c.pid > 0) {
         kill(-c.pid, SIGKILL);
         while (waitpid(c.pid, NULL, 0) < 0 && errno == EINTR)

@@ -16,10 +16,11 @@
  * replaced by path.  Its output is appended to out; its stderr is passed
  * through as part of the error message when it fails.  Errors: CAG_E_MISSING
  * (no such command), CAG_E_FORMAT (non-zero exit, with its first line of
- * stderr), CAG_E_LIMIT (time or size).
+ * stderr), CAG_E_LIMIT (time or size), CAG_E_CANCELLED (hooks->progress, asked
+ * ten times a second; hooks may be NULL).
  */
 cag_status filter_run(const cag_source_spec *spec, const char *path,
                       const void *raw, size_t raw_size, struct buf *out,
-                      cag_error *err);
+                      const cag_hooks *hooks, cag_error *err);
 
 #endif

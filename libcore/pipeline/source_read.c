@@ -230,7 +230,8 @@ static cag_status read_one(struct source *v, bool drop_front_matter,
         goto out;
     v->raw_bytes = raw.size;
     if (v->spec->filter) {
-        st = filter_run(v->spec, v->path, raw.data, raw.size, &text, err);
+        st = filter_run(v->spec, v->path, raw.data, raw.size, &text, hooks,
+                        err);
         if (!st)
             st = take_text(v, shown, &text, drop_front_matter, hooks, err);
     } else {

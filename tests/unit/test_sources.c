@@ -176,6 +176,16 @@ static void cleaned(void **state)
     source_release(&s);
 }
 
+static const cag_hooks *filter_hooks;
+
+/* A user who wants to stop at the third question whether to go on. */
+static bool stop_soon(void *ctx, const char *what, uint64_t done, uint64_t total)
+{
+    (void)done, (void)total;
+    assert_string_equal(what, "filter");
+    return ++*(int *)ctx < 3;
+}
+
 static cag_status filter(const char *const *argv, double timeout,
                          uint64_t cap, const char *in, struct buf *out,
                          cag_error *err)
@@ -185,7 +195,8 @@ static cag_status filter(const char *const *argv, double timeout,
                              .filter_max_bytes = cap };
 
     *err = (cag_error)CAG_ERROR_INIT;
-    return filter_run(&spec, "/x/in.pdf", in, strlen(in), out, err);
+    return filter_run(&spec, "/x/in.pdf", in, strlen(in), out, filter_hooks,
+                      err);
 }
 
 static void filters(void **state)
@@ -197,7 +208,12 @@ static void filters(void **state)
                                        "echo why >&2; exit 3", NULL };
     static const char *const slow[] = { "sleep", "30", NULL };
     static const char *const big[] = { "yes", NULL };
+    /* gone from its output, but still there */
+    static const char *const stays[] = { "sh", "-c",
+                                         "exec >&- 2>&-; sleep 30", NULL };
     struct buf b = BUF_INIT;
+    int asked = 0;
+    const cag_hooks hooks = { .progress = stop_soon, .ctx = &asked };
     cag_error err;
     char *many = malloc(1 << 20);
 
@@ -212,6 +228,12 @@ static void filters(void **state)
     assert_int_equal(filter(bad, 0, 0, "", &b, &err), CAG_E_FORMAT);
     assert_non_null(strstr(err.msg, "status 3: why"));
     assert_int_equal(filter(slow, 0.2, 0, "", &b, &err), CAG_E_LIMIT);
+    assert_int_equal(filter(stays, 0.2, 0, "", &b, &err), CAG_E_LIMIT);
+    filter_hooks = &hooks;
+    assert_int_equal(filter(slow, 0, 0, "", &b, &err), CAG_E_CANCELLED);
+    asked = 0;
+    assert_int_equal(filter(stays, 0, 0, "", &b, &err), CAG_E_CANCELLED);
+    filter_hooks = NULL;
     buf_clear(&b);
     assert_int_equal(filter(big, 0, 100000, "", &b, &err), CAG_E_LIMIT);
     buf_clear(&b);

@@ -1,0 +1,79 @@
+#!/usr/bin/env bats
+# examples/batch and examples/magic.
+
+bats_require_minimum_version 1.5.0
+
+setup_file() {
+    export PATH="${CAG_BIN:-$BATS_TEST_DIRNAME/../../build/release}:$PATH"
+    export HOME="$BATS_FILE_TMPDIR" LC_ALL=C.UTF-8
+    export examples="$BATS_TEST_DIRNAME/../../examples"
+    export models="$BATS_TEST_DIRNAME/../golden/models"
+    unset "${!CAG_@}" XDG_CACHE_HOME HF_HOME HF_HUB_CACHE
+}
+
+setup() {
+    cd "$BATS_TEST_TMPDIR" || return 1
+    echo "The Sparrow-7 flies 47 minutes." >kb.md
+    cag-build -q -m "$models/qwen3" -o kb.kvc kb.md
+}
+
+@test "every recipe of examples/batch/recipes.md works" {
+    printf 'How long does it fly?\nWho leads it?\nWhy?\n' >questions.txt
+    # each fenced block is one script, in this order
+    awk '/^```sh$/ { n++; f = sprintf("block%02d", n); next }
+         /^```$/ { f = ""; next } f != "" { print > f }' "$examples/batch/recipes.md"
+    [ "$(ls block* | wc -l)" -ge 11 ]
+    for f in block*; do
+        cat "$f"
+        sh -e "./$f" >"$f.out"
+    done
+    [ "$(jq -r .id questions.jsonl | paste -sd' ')" = "q1 q2 q3" ]
+    [ "$(jq -r .question answers.jsonl)" = "$(cat questions.txt)" ]
+    [ "$(wc -l <answers.tsv)" = 3 ]
+    [ "$(jq -r .id all.jsonl | paste -sd' ')" = "q1 q2 q3" ]
+    grep -q '"usage":{.*"generated_tokens":400' longer.jsonl
+    # the sum of all rows; one answer to the last question; the source's size
+    grep -lq '"rows": 3' block*.out
+    grep -lqE '^[0-9]+	kb.md$' block*.out
+}
+
+@test "the recipe for stale caches prints a command that helps" {
+    echo "It weighs 4 kg." >>kb.md
+    recipe=$(grep -F 'select(.state == "stale")' "$examples/batch/recipes.md")
+    run --separate-stderr bash -c "$recipe"
+    [ "$output" = "cag-build --refresh kb.kvc" ]
+    $output
+    run --separate-stderr bash -c "$recipe"
+    [ "$output" = "" ]
+}
+
+@test "ask-all.sh asks every cache, goes on after a failure, and resumes" {
+    cp kb.md other.md && cag-build -q -m "$models/llama" -o other.kvc other.md
+    printf '{"id": 1, "question": "How long?"}\n{"id": 2, "question": "Why?"}\n' >q.jsonl
+    echo changed >kb.md
+    run sh "$examples/batch/ask-all.sh" q.jsonl kb.kvc other.kvc
+    [ "$status" -eq 1 ]
+    [[ $output == *"kb.kvc: stale"* ]]
+    [ ! -e kb.answers.jsonl ]
+    [ "$(jq -r .id other.answers.jsonl | paste -sd' ')" = "1 2" ]
+    cp other.answers.jsonl before
+    cag-build -q --refresh kb.kvc
+    run sh "$examples/batch/ask-all.sh" q.jsonl kb.kvc other.kvc
+    [ "$status" -eq 0 ]
+    [ "$output" = "" ]
+    [ "$(jq -r .id kb.answers.jsonl | paste -sd' ')" = "1 2" ]
+    cmp before other.answers.jsonl
+    run sh "$examples/batch/ask-all.sh" q.jsonl
+    [ "$status" -eq 64 ]
+}
+
+@test "file(1) knows a cache by examples/magic" {
+    command -v file >/dev/null || skip "no file(1)"
+    size=$(stat -c %s kb.kvc)
+    run file -b -m "$examples/magic" kb.kvc
+    [[ $output == "cag key-value cache, version 1.0, "*" sections, $size bytes" ]]
+    [ "$(file -b --mime-type -m "$examples/magic" kb.kvc)" = application/x-kvc ]
+    tail -c +2 kb.kvc >shifted
+    run file -b -m "$examples/magic" shifted
+    [[ $output != *cag* ]]
+}
