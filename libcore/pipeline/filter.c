@@ -12,6 +12,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -60,6 +61,7 @@ static void run_child(char *const *argv, int in, int out, int msg, int fail)
     int e;
 
     setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);    /* if we are killed, so is it */
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     signal(SIGPIPE, SIG_DFL);
