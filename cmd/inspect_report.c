@@ -33,6 +33,9 @@ void inspect_summary(const cag_kvc *k)
     line("date", i->template_date);
     printf("%-12s %lld of %lld, %lld reserved\n", "tokens",
            (long long)i->n_tok, (long long)i->n_ctx, (long long)i->reserve);
+    if (i->checkpoint_of)
+        printf("%-12s the first %lld of %lld tokens of an unfinished build\n",
+               "checkpoint", (long long)i->n_tok, (long long)i->checkpoint_of);
     printf("%-12s %s: %s, %s raw, %.0f bytes a token\n", "K and V", i->codec,
            ui_size(b, i->kv_stored_bytes), ui_size(c, i->kv_raw_bytes),
            (double)i->kv_stored_bytes / (double)i->n_tok);

@@ -58,6 +58,8 @@ typedef struct cag_kvc_info {
     const char *precision, *numerics, *device, *tool;  /* provenance        */
     const char *system, *label, *refusal;  /* the prompt's parts            */
     bool        knows_thinking;
+    int64_t     checkpoint_of;       /* 0, or: the first n_tok of so many
+                                        tokens of an unfinished build       */
 } cag_kvc_info;
 
 CAG_API cag_status cag_kvc_open(const char *path, cag_kvc **out,

@@ -172,6 +172,7 @@ void kvc_check_meta(struct kvc_check *c, const jv *meta, cag_kvc_info *info)
     struct at model = { "META", "model.", -1, NULL };
     struct at prompt = { "META", "prompt.", -1, NULL };
     struct at prov = { "META", "provenance.", -1, NULL };
+    struct at ckpt = { "META", "checkpoint.", -1, NULL };
 
     if (jv_type(meta) != JV_OBJECT) {
         bad(c, "META is %s, expected an object", jv_type_name(meta));
@@ -182,8 +183,12 @@ void kvc_check_meta(struct kvc_check *c, const jv *meta, cag_kvc_info *info)
     model.v = need_object(c, &top, "model");
     prompt.v = need_object(c, &top, "prompt");
     prov.v = need_object(c, &top, "provenance");
+    if (jv_get(meta, "checkpoint"))
+        ckpt.v = need_object(c, &top, "checkpoint");
     if (c->st)
         return;
+    if (ckpt.v)
+        info->checkpoint_of = need_int(c, &ckpt, "of", 1, KVC_MAX_TOK);
     info->config_sha256 = need_sha(c, &bind, "config_sha256");
     info->template_sha256 = need_sha(c, &bind, "template_sha256");
     info->weights_sha256 = need_sha(c, &bind, "weights_sha256");

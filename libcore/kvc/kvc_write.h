@@ -20,6 +20,8 @@
  *               (path is relative to the .kvc's directory, or absolute)
  *   prompt      system, label, refusal: strings
  *   provenance  precision, numerics, device, tool: strings
+ * META, if the caller likes:
+ *   checkpoint  of: integer, tokens of the build this is the beginning of
  * META, added by the writer (a member of that name is replaced):
  *   binding.kv_class          "f16" or "f32"
  *   binding.prompt            { member: SHA-256 of the string } for every

@@ -37,7 +37,7 @@ static char *ckpt_path(const char *output)
 
 static bool is_checkpoint(const cag_kvc *k)
 {
-    return jv_get(kvc_meta(k), "checkpoint") != NULL;
+    return cag_kvc_get_info(k)->checkpoint_of > 0;
 }
 
 cag_status checkpoint_refuse(const cag_kvc *k, cag_error *err)
@@ -108,13 +108,12 @@ static cag_status give_chunk(void *ctx, int layer, int chunk, uint8_t *dst,
     return session_export_chunk(c->session, c->shape, layer, chunk, dst, err);
 }
 
-/* META of the job, marked with how far it got. */
-static jv *marked_meta(const struct build_job *j, int n_tok)
+/* META of the job, marked with how many tokens it is to have. */
+static jv *marked_meta(const struct build_job *j)
 {
     jv *meta = jv_copy(j->meta), *mark = jv_new_object();
 
-    if (meta && mark && jv_set_int(mark, "n_tok", n_tok) &&
-        jv_set_int(mark, "of", (int64_t)j->ids.n)) {
+    if (meta && mark && jv_set_int(mark, "of", (int64_t)j->ids.n)) {
         if (jv_set(meta, "checkpoint", mark))
             return meta;
         mark = NULL;
@@ -139,7 +138,7 @@ static cag_status save(struct build_job *j, cag_engine *e,
 {
     struct kvc_shape shape = j->shape;
     struct chunk_source c = { s, &shape };
-    jv *meta = marked_meta(j, cag_session_n_tok(s)), *none = jv_new_array();
+    jv *meta = marked_meta(j), *none = jv_new_array();
     struct kvc_desc d = {
         .codec = j->codec, .meta = meta, .sources = none, .prompt = j->prmt,
         .text = j->prompt.text, .ids = j->ids.id, .id_off = j->ids.off,
