@@ -252,6 +252,10 @@ static cag_status fill(struct batch *b, cag_error *err)
             b->know_format = true;
             b->jsonl_in = text[0] == '{';
             b->jsonl_out = b->o->format ? b->o->format == 2 : b->jsonl_in;
+            if (b->o->done && !b->jsonl_out)
+                return cag_fail(err, CAG_E_USAGE, b->o->name, -1,
+                                "--resume needs rows as JSON: add "
+                                "--output-format jsonl");
         }
         st = row_parse(&s->row, text, size, b->line, b->jsonl_in,
                        &b->o->params, err);

@@ -177,6 +177,14 @@ setup() {
     done
 }
 
+@test "--resume of text rows is refused, with the way out" {
+    printf 'one\ntwo\n' >q.txt
+    expect 64 cag-ask --batch q.txt -o o --resume qwen.kvc
+    refused "q.txt" "--output-format jsonl"
+    expect 0 cag-ask -q --batch q.txt -o o --resume --output-format jsonl qwen.kvc
+    [ "$(jq -sc 'map(.question)' o)" = '["one","two"]' ]
+}
+
 # --------------------------------------------------------------- coprocesses
 
 @test "with - each row is answered as it arrives" {
