@@ -66,11 +66,13 @@ void ask_print_usage(const cag_kb *kb, const cag_answer *a)
     int64_t more = a->n_generated - 1;
 
     fprintf(stderr,
-            "%s: %lld cached + %lld prompt tokens, %lld generated; load "
+            "%s: %lld cached + %lld prompt tokens, %lld generated "
+            "(%lld of %lld guessed); load "
             "%.3f s, question %.3f s, first token %.3f s, %.1f tokens/s; "
             "cache %s %s mapped, %s private; verified: %s; %s, %s\n",
             ui.tool, (long long)a->n_cached, (long long)a->n_prompt,
-            (long long)a->n_generated, cag_kb_load_s(kb), a->prefill_s,
+            (long long)a->n_generated, (long long)a->n_accepted,
+            (long long)a->n_drafted, cag_kb_load_s(kb), a->prefill_s,
             cag_kb_load_s(kb) + a->first_s,
             more > 0 && a->decode_s > 0 ? (double)more / a->decode_s : 0.0,
             i->codec, ui_size(mapped, cag_kb_mapped_bytes(kb)),

@@ -23,7 +23,7 @@ static struct {
     int64_t         n_predict, seed, n_ctx, max_errors;
     double          temperature, top_p, min_p;
     bool            interactive, chat, resume, unordered, fail_fast, dry_run,
-        think, no_cache, usage, no_stream, json, extract;
+        think, no_cache, no_lookup, usage, no_stream, json, extract;
 } o = { .n_predict = 120, .top_p = 1.0 };
 
 static const opt_spec specs[] = {
@@ -71,6 +71,8 @@ static const opt_spec specs[] = {
     OPT_CHOICE(0, "verify", &o.verify, verifies, NULL,
                "full: every digest of the file, before answering"),
     OPT_FLAG(0, "no-stream", &o.no_stream, "print the answer when complete"),
+    OPT_FLAG(0, "no-lookup", &o.no_lookup,
+             "no guesses from the knowledge; the answer is the same"),
     OPT_STR(0, "log", &o.log, "FILE", NULL,
             "append each answer as a JSON line to FILE"),
     OPT_FLAG('x', "extract", &o.extract, "only the first fenced code block"),
@@ -124,6 +126,7 @@ static void fill(struct ask_opts *a)
     a->params.stop = o.stop.item;
     a->params.n_stop = o.stop.n;
     a->params.think = o.think;
+    a->params.no_lookup = o.no_lookup;
     a->json = o.json;
     a->no_stream = o.no_stream;
     a->usage = o.usage;

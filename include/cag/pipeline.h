@@ -201,6 +201,8 @@ typedef struct cag_ask_params {
     const char *const *stop;   /* [n_stop] strings that end an answer       */
     int          n_stop;
     bool         think;
+    bool         no_lookup;    /* no guesses from the knowledge; the answer
+                                  is the same                               */
 } cag_ask_params;
 CAG_API void cag_ask_params_init(cag_ask_params *p);
 
@@ -213,6 +215,8 @@ typedef struct cag_answer {
     const char *finish;        /* "stop", "length"; static                  */
     int64_t     n_cached, n_prompt, n_generated;
                                /* prompt tokens computed now, not cached    */
+    int64_t     n_drafted, n_accepted;
+                               /* tokens guessed, and guessed right         */
     double      prefill_s, first_s, decode_s;
                                /* first_s: from the call to the first token */
 } cag_answer;

@@ -113,6 +113,25 @@ CAG_API cag_status cag_session_step(cag_session *const *s,
                                     const int32_t *id, int n,
                                     const float **logits, cag_error *err);
 
+/*
+ * The same with guesses: besides the generated token a session may bring up
+ * to CAG_STEP_MAX - 1 guesses at what follows it.  All are appended, and
+ * logits holds a row after each: row i is, bit for bit, what steps with
+ * ids[0] .. ids[i] one by one give.  A guess that differs from what is
+ * picked from the row before it is taken back, with all behind it, by
+ * cag_session_truncate.  A few guesses cost little where reading the weights
+ * takes the time.  Errors as above; a guess can also be the one whose K or V
+ * overflows (CAG_E_UNSUPPORTED), in a text that does not.
+ */
+#define CAG_STEP_MAX 4
+typedef struct cag_step {
+    cag_session   *session;
+    const int32_t *ids;       /* [n_ids] the generated token, then guesses  */
+    int            n_ids;     /* 1 .. CAG_STEP_MAX                          */
+    const float   *logits;    /* out: [n_ids, n_vocab], the session's       */
+} cag_step;
+CAG_API cag_status cag_session_verify(cag_step *step, int n, cag_error *err);
+
 /* ---------------------------------------------------------------- sampling */
 
 typedef struct cag_sampling {

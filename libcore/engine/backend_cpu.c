@@ -179,7 +179,7 @@ static cag_status cpu_kv_new(struct backend *b, struct backend_prefix *p,
 {
     struct cpu *c = cpu_of(b);
     struct kvcache *kv;
-    int n_row = c->n_kvcache + 1;
+    int n_row = CAG_STEP_MAX * (c->n_kvcache + 1);
     cag_status st;
 
     if (n_row > b->max_row)

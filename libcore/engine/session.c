@@ -19,7 +19,7 @@ struct cag_session {
     cag_prefix        *prefix;      /* or NULL */
     struct backend_kv *kv;
     int                n_tok, max_tok;
-    float             *logits;      /* [n_vocab] */
+    float             *logits;      /* [CAG_STEP_MAX, n_vocab] */
     uint64_t           stamp;       /* of the last step it was part of */
 };
 
@@ -72,8 +72,9 @@ cag_status cag_session_new(cag_engine *e, cag_prefix *prefix, int max_tok,
     s->prefix = prefix;
     s->max_tok = max_tok;
     s->n_tok = prefix != NULL ? prefix->n_tok : 0;
+    /* rows behind the first are not touched before guesses need them */
     s->logits = mem_alloc_array((size_t)e->model->config.n_vocab,
-                                sizeof *s->logits);
+                                CAG_STEP_MAX * sizeof *s->logits);
     if (s->logits == NULL)
         st = cag_fail_nomem(err, "logits");
     else
@@ -208,27 +209,62 @@ cag_status cag_session_prefill(cag_session *s, const int32_t *ids, int n_ids,
 
 /* -------------------------------------------------------------------- step */
 
-static cag_status check_step(cag_session *const *s, const int32_t *id, int n,
-                             cag_error *err)
+/* Two ways to say what a step appends. */
+struct steps {
+    cag_session *const *session;     /* with id: one token each */
+    const int32_t      *id;
+    const cag_step     *step;        /* or NULL */
+    int                 n;
+};
+
+static cag_session *session_at(const struct steps *a, int i)
+{
+    return a->step != NULL ? a->step[i].session : a->session[i];
+}
+
+static const int32_t *ids_at(const struct steps *a, int i, int *n)
+{
+    *n = a->step != NULL ? a->step[i].n_ids : 1;
+    return a->step != NULL ? a->step[i].ids : &a->id[i];
+}
+
+static cag_status check_one(cag_session *s, const int32_t *id, int n,
+                            cag_error *err)
 {
     cag_status st = CAG_OK;
 
-    if (n < 1)
+    if (n < 1 || n > CAG_STEP_MAX)
         return cag_fail(err, CAG_E_USAGE, NULL, -1,
-                        "a step of %d sessions, expected at least 1", n);
-    uint64_t stamp = ++s[0]->engine->stamp;
-    for (int i = 0; st == CAG_OK && i < n; i++) {
-        if (s[i]->engine != s[0]->engine)
+                        "a step of %d tokens of one session, expected 1..%d",
+                        n, CAG_STEP_MAX);
+    for (int i = 0; st == CAG_OK && i < n; i++)
+        st = check_id(s, id[i], err);
+    return st == CAG_OK ? check_append(s, n, err) : st;
+}
+
+static cag_status check_step(const struct steps *a, cag_error *err)
+{
+    cag_status st = CAG_OK;
+
+    if (a->n < 1)
+        return cag_fail(err, CAG_E_USAGE, NULL, -1,
+                        "a step of %d sessions, expected at least 1", a->n);
+    cag_engine *e = session_at(a, 0)->engine;
+    uint64_t stamp = ++e->stamp;
+    for (int i = 0; st == CAG_OK && i < a->n; i++) {
+        cag_session *s = session_at(a, i);
+        int n;
+        const int32_t *id = ids_at(a, i, &n);
+
+        if (s->engine != e)
             return cag_fail(err, CAG_E_USAGE, NULL, -1,
                             "the sessions of a step belong to different "
                             "engines");
-        if (s[i]->stamp == stamp)
+        if (s->stamp == stamp)
             return cag_fail(err, CAG_E_USAGE, NULL, -1,
                             "a session appears twice in one step");
-        s[i]->stamp = stamp;
-        st = check_id(s[i], id[i], err);
-        if (st == CAG_OK)
-            st = check_append(s[i], 1, err);
+        s->stamp = stamp;
+        st = check_one(s, id, n, err);
     }
     return st;
 }
@@ -237,45 +273,88 @@ static cag_status check_step(cag_session *const *s, const int32_t *id, int n,
  * Rows of sessions [i0, i1), those of one prefix side by side.  Quadratic in
  * the number of prefixes, which is one or two.
  */
-static void step_rows(cag_engine *e, cag_session *const *s, const int32_t *id,
-                      int i0, int i1)
+static void step_rows(cag_engine *e, const struct steps *a, int i0, int i1)
 {
-    int n = 0;
+    size_t n_vocab = (size_t)e->model->config.n_vocab;
+    int row = 0;
 
     for (int i = i0; i < i1; i++) {
+        const cag_prefix *prefix = session_at(a, i)->prefix;
         bool first = true;
+
         for (int j = i0; j < i && first; j++)
-            first = s[j]->prefix != s[i]->prefix;
-        for (int j = i; first && j < i1; j++)
-            if (s[j]->prefix == s[i]->prefix)
-                e->row[n++] = (struct forward_row){ s[j]->kv, s[j]->n_tok,
-                                                    id[j], s[j]->logits };
+            first = session_at(a, j)->prefix != prefix;
+        for (int j = i; first && j < i1; j++) {
+            const cag_session *s = session_at(a, j);
+            int n;
+            const int32_t *id = ids_at(a, j, &n);
+
+            for (int t = 0; s->prefix == prefix && t < n; t++)
+                e->row[row++] = (struct forward_row){
+                    s->kv, s->n_tok + t, id[t],
+                    s->logits + (size_t)t * n_vocab
+                };
+        }
     }
+}
+
+/* The first session behind i0 whose rows do not fit a pass any more. */
+static int pass_end(const cag_engine *e, const struct steps *a, int i0,
+                    int *n_row)
+{
+    int i = i0, n;
+
+    for (*n_row = 0; i < a->n; i++, *n_row += n) {
+        ids_at(a, i, &n);
+        if (*n_row + n > e->backend->max_row)
+            break;
+    }
+    return i;
+}
+
+static cag_status step(const struct steps *a, cag_error *err)
+{
+    cag_status st = check_step(a, err);
+
+    if (st != CAG_OK)
+        return st;
+    cag_engine *e = session_at(a, 0)->engine;
+    struct forward_req req = { FORWARD_STEP, 0, e->row, NULL, NULL };
+    for (int i = 0, next; st == CAG_OK && i < a->n; i = next) {
+        next = pass_end(e, a, i, &req.n_row);
+        step_rows(e, a, i, next);
+        st = e->backend->ops->forward(e->backend, &req, err);
+    }
+    for (int i = 0, n; i < a->n; i++) {
+        cag_session *s = session_at(a, i);
+
+        ids_at(a, i, &n);
+        if (st != CAG_OK)
+            ops_of(s)->kv_truncate(s->kv, s->n_tok);
+        else
+            s->n_tok += n;
+    }
+    return st;
 }
 
 cag_status cag_session_step(cag_session *const *s, const int32_t *id, int n,
                             const float **logits, cag_error *err)
 {
-    cag_status st = check_step(s, id, n, err);
+    struct steps a = { s, id, NULL, n };
+    cag_status st = step(&a, err);
 
-    if (st != CAG_OK)
-        return st;
-    cag_engine *e = s[0]->engine;
-    struct forward_req req = { FORWARD_STEP, 0, e->row, NULL, NULL };
-    for (int i = 0; st == CAG_OK && i < n; i += req.n_row) {
-        req.n_row = n - i < e->backend->max_row ? n - i
-                                                : e->backend->max_row;
-        step_rows(e, s, id, i, i + req.n_row);
-        st = e->backend->ops->forward(e->backend, &req, err);
-    }
-    for (int i = 0; i < n; i++) {
-        if (st != CAG_OK) {
-            ops_of(s[i])->kv_truncate(s[i]->kv, s[i]->n_tok);
-            continue;
-        }
-        s[i]->n_tok++;
+    for (int i = 0; st == CAG_OK && i < n; i++)
         logits[i] = s[i]->logits;
-    }
+    return st;
+}
+
+cag_status cag_session_verify(cag_step *steps, int n, cag_error *err)
+{
+    struct steps a = { NULL, NULL, steps, n };
+    cag_status st = step(&a, err);
+
+    for (int i = 0; st == CAG_OK && i < n; i++)
+        steps[i].logits = steps[i].session->logits;
     return st;
 }
 

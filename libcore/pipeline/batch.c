@@ -46,9 +46,7 @@ struct batch {
     int64_t               line;
     bool                  jsonl_in, jsonl_out, know_format, end, stop;
     struct known          known;
-    cag_session         **step_s;   /* [parallel] scratch of a step         */
-    int32_t              *step_id;
-    const float         **step_logits;
+    cag_step             *step;     /* [n_slot] scratch of a step           */
     int                  *step_slot;
 };
 
@@ -273,24 +271,27 @@ static cag_status fill(struct batch *b, cag_error *err)
     return st;
 }
 
+/*
+ * Rows of a step are cheap up to the number the row kernels take at once:
+ * while few questions are left, guesses fill that up.
+ */
 static cag_status step(struct batch *b, cag_error *err)
 {
+    int guesses = b->n_running ? CAG_STEP_MAX / b->n_running - 1 : 0, n = 0;
     cag_status st;
-    int n = 0;
 
     for (int i = 0; i < b->n_slot; i++)
         if (b->slot[i].state == SLOT_RUNNING) {
-            b->step_s[n] = b->slot[i].turn.session;
-            b->step_id[n] = b->slot[i].turn.next;
+            turn_step(&b->slot[i].turn, guesses, &b->step[n]);
             b->step_slot[n++] = i;
         }
     if (!n)
         return CAG_OK;
-    st = cag_session_step(b->step_s, b->step_id, n, b->step_logits, err);
+    st = turn_verify(b->step, n, err);
     for (int i = 0; i < n && !st; i++) {
         struct slot *s = &b->slot[b->step_slot[i]];
 
-        st = turn_advance(&s->turn, b->step_logits[i], err);
+        st = turn_advance(&s->turn, &b->step[i], err);
         if (!st && s->turn.finish)
             st = finish_turn(b, s, err);
     }
@@ -348,13 +349,9 @@ static cag_status set_up(struct batch *b, cag_error *err)
         b->parallel = MAX_PARALLEL;
     b->n_slot = 4 * b->parallel + 16;
     b->slot = mem_alloc_array((size_t)b->n_slot, sizeof *b->slot);
-    b->step_s = mem_alloc_array((size_t)b->n_slot, sizeof *b->step_s);
-    b->step_id = mem_alloc_array((size_t)b->n_slot, sizeof *b->step_id);
-    b->step_logits = mem_alloc_array((size_t)b->n_slot,
-                                     sizeof *b->step_logits);
+    b->step = mem_alloc_array((size_t)b->n_slot, sizeof *b->step);
     b->step_slot = mem_alloc_array((size_t)b->n_slot, sizeof *b->step_slot);
-    if (!b->slot || !b->step_s || !b->step_id || !b->step_logits ||
-        !b->step_slot)
+    if (!b->slot || !b->step || !b->step_slot)
         return cag_fail_nomem(err, "batch");
     return known_init(&b->known, b->o->done, b->o->done_size, err);
 }
@@ -388,9 +385,7 @@ cag_status cag_kb_batch(cag_kb *kb, const cag_batch_opts *o, cag_line_fn in,
         buf_free(&b.slot[i].out);
     }
     mem_free(b.slot);
-    mem_free(b.step_s);
-    mem_free(b.step_id);
-    mem_free(b.step_logits);
+    mem_free(b.step);
     mem_free(b.step_slot);
     known_release(&b.known);
     r->seconds = now_s() - start;

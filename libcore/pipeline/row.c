@@ -156,13 +156,16 @@ cag_status row_options_key(const cag_kb *kb, const cag_ask_params *p,
     return st;
 }
 
-static bool add_usage(jv *o, const cag_answer *a)
+/* Guesses depend on what else runs, so rows of a batch do not tell them. */
+static bool add_usage(jv *o, const cag_answer *a, bool guesses)
 {
     jv *u = jv_new_object();
 
     if (u && jv_set_int(u, "prompt_tokens", a->n_cached + a->n_prompt) &&
         jv_set_int(u, "cached_tokens", a->n_cached) &&
-        jv_set_int(u, "generated_tokens", a->n_generated))
+        jv_set_int(u, "generated_tokens", a->n_generated) &&
+        (!guesses || (jv_set_int(u, "drafted", a->n_drafted) &&
+                      jv_set_int(u, "accepted", a->n_accepted))))
         return jv_set(o, "usage", u);
     jv_free(u);
     return false;
@@ -175,14 +178,14 @@ static double round_ms(double s)
 }
 
 static bool add_answer(jv *o, const cag_kb *kb, const cag_answer *a,
-                       const char *key)
+                       const char *key, bool guesses)
 {
     const cag_kvc_info *info = cag_kvc_get_info(kb->kvc);
 
     return jv_set(o, "answer", jv_new_str(a->text, a->size)) &&
            (!a->reasoning || jv_set_str(o, "reasoning", a->reasoning)) &&
            jv_set_bool(o, "refused", a->refused) &&
-           jv_set_str(o, "finish_reason", a->finish) && add_usage(o, a) &&
+           jv_set_str(o, "finish_reason", a->finish) && add_usage(o, a, guesses) &&
            jv_set_str(o, "content_id", info->content_id) &&
            jv_set_str(o, "options", key) &&
            jv_set_real(o, "seconds", round_ms(a->first_s + a->decode_s));
@@ -228,7 +231,7 @@ cag_status row_write(const cag_kb *kb, const struct row *r,
 
     if (ok)
         ok = r->error.status ? jv_set_str(o, "error", r->error.msg)
-                             : add_answer(o, kb, a, key);
+                             : add_answer(o, kb, a, key, false);
     ok = ok && copy_fields(o, in);
     if (ok) {
         jv_dump(o, out);
@@ -300,7 +303,7 @@ char *cag_answer_json(const cag_kb *kb, const cag_answer *a,
               jv_set_int(o, "schema", 1) &&
               (!id || jv_set_str(o, "id", id)) &&
               jv_set(o, "question", jv_new_str(question, size)) &&
-              add_answer(o, kb, a, key) &&
+              add_answer(o, kb, a, key, true) &&
               jv_set_int(o, "sources_unseen", kb->n_unseen) &&
               add_verified(o, kb->kvc);
 

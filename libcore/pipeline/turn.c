@@ -50,7 +50,8 @@ static cag_status pick(struct turn *t, const float *logits, cag_error *err)
         over(t, "cancelled");
     else if (t->n_counted >= t->params->max_tok || t->n_generated >= t->room)
         over(t, "length");
-    t->next = id;
+    t->feed[0] = id;
+    lookup_add(&t->lookup, &id, 1);
     return CAG_OK;
 }
 
@@ -92,6 +93,11 @@ cag_status turn_start(struct turn *t, cag_kb *kb, const int32_t *ids,
         t->room = p->max_tok;
     st = cag_sampler_new(&p->sampling, kb->n_vocab, &t->sampler, err);
     if (!st)
+        st = lookup_init(&t->lookup, kb->ids, kb->n_ids,
+                         n_ids + (size_t)t->room, err);
+    if (!st)
+        lookup_add(&t->lookup, ids, n_ids);
+    if (!st)
         st = kb_session(kb, (int64_t)n_ids + t->room, &t->session, err);
     if (!st)
         st = cag_session_prefill(t->session, ids, (int)n_ids, &logits, err);
@@ -105,9 +111,54 @@ out:
     return st;
 }
 
-cag_status turn_advance(struct turn *t, const float *logits, cag_error *err)
+void turn_step(struct turn *t, int n_guess, cag_step *step)
 {
-    return pick(t, logits, err);
+    const cag_ask_params *p = t->params;
+    int64_t counted = p->max_tok - t->n_counted;
+    int64_t left = t->room - t->n_generated;
+
+    /* a step picks a token after each one fed: none of them too many */
+    if (!answer_in_think(&t->answer) && counted < left)
+        left = counted;
+    if (n_guess > left - 1)
+        n_guess = (int)(left - 1);
+    step->session = t->session;
+    step->ids = t->feed;
+    step->n_ids = 1;
+    if (!p->no_lookup && !(p->sampling.temperature > 0) && n_guess > 0)
+        step->n_ids += lookup_draft(&t->lookup, n_guess, t->feed + 1);
+}
+
+cag_status turn_verify(cag_step *step, int n, cag_error *err)
+{
+    cag_error why = CAG_ERROR_INIT;
+    cag_status st = cag_session_verify(step, n, &why);
+    bool guessed = false;
+
+    for (int i = 0; i < n && st == CAG_E_UNSUPPORTED; i++) {
+        guessed = guessed || step[i].n_ids > 1;
+        step[i].n_ids = 1;
+    }
+    if (guessed)
+        return cag_session_verify(step, n, err);
+    return st ? cag_error_copy(err, &why) : CAG_OK;
+}
+
+cag_status turn_advance(struct turn *t, const cag_step *step, cag_error *err)
+{
+    size_t n_vocab = (size_t)t->kb->n_vocab;
+    int used = 1;         /* rows up to the first wrong guess */
+    cag_status st = pick(t, step->logits, err);
+
+    while (!st && !t->finish && used < step->n_ids &&
+           t->feed[0] == step->ids[used])
+        st = pick(t, step->logits + n_vocab * (size_t)used++, err);
+    lookup_result(&t->lookup, step->n_ids - 1, used - 1);
+    if (!st && used < step->n_ids)
+        st = cag_session_truncate(t->session,
+                                  cag_session_n_tok(t->session) -
+                                      (step->n_ids - used), err);
+    return st;
 }
 
 cag_status turn_run(struct turn *t, cag_error *err)
@@ -115,11 +166,12 @@ cag_status turn_run(struct turn *t, cag_error *err)
     cag_status st = CAG_OK;
 
     while (!st && !t->finish) {
-        const float *logits;
+        cag_step step;
 
-        st = cag_session_step(&t->session, &t->next, 1, &logits, err);
+        turn_step(t, CAG_STEP_MAX - 1, &step);
+        st = turn_verify(&step, 1, err);
         if (!st)
-            st = turn_advance(t, logits, err);
+            st = turn_advance(t, &step, err);
         /* thinking, or text that is held back, must be stoppable too */
         if (!st && !t->finish && t->answer.fn &&
             !t->answer.fn(t->answer.ctx, "", 0)) {
@@ -147,6 +199,8 @@ cag_status turn_finish(struct turn *t, cag_answer *out, cag_error *err)
         out->n_prompt = t->n_prompt +
                         (t->kb->no_cache ? (int64_t)t->kb->n_ids : 0);
         out->n_generated = t->n_generated;
+        out->n_drafted = t->lookup.n_drafted;
+        out->n_accepted = t->lookup.n_accepted;
         out->prefill_s = t->prefill_s;
         out->first_s = t->first_s;
         out->decode_s = (t->end_s ? t->end_s : now_s()) - t->start_s -
@@ -163,6 +217,7 @@ cag_status turn_finish(struct turn *t, cag_answer *out, cag_error *err)
 void turn_release(struct turn *t)
 {
     answer_release(&t->answer);
+    lookup_release(&t->lookup);
     cag_sampler_free(t->sampler);
     cag_session_free(t->session);
     t->sampler = NULL;

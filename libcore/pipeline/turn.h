@@ -1,8 +1,8 @@
 /*
  * turn.h - one question being answered: a session, a sampler, an answer.
  *
- * A turn is advanced from outside, one token at a time, so that one loop
- * serves a single question and a batch whose turns step together.
+ * A turn is advanced from outside, step by step, so that one loop serves a
+ * single question and a batch whose turns step together.
  */
 #ifndef PIPELINE_TURN_H
 #define PIPELINE_TURN_H
@@ -10,6 +10,7 @@
 #include <cag/pipeline.h>
 
 #include "pipeline/answer.h"
+#include "pipeline/lookup.h"
 
 struct turn {
     cag_kb               *kb;
@@ -17,7 +18,10 @@ struct turn {
     cag_session          *session;
     cag_sampler          *sampler;
     struct answer         answer;
-    int32_t               next;      /* token to feed, while not done       */
+    struct lookup         lookup;
+    int32_t               feed[CAG_STEP_MAX];
+                                     /* the token to feed, while not done,
+                                        and guesses at what follows         */
     int64_t               room;      /* generated tokens at most            */
     int64_t               n_prompt, n_generated, n_counted;
     double                start_s, prefill_s, first_s, end_s;
@@ -32,8 +36,13 @@ struct turn {
 cag_status turn_start(struct turn *t, cag_kb *kb, const int32_t *ids,
                       size_t n_ids, const cag_ask_params *p,
                       cag_text_fn fn, void *ctx, cag_error *err);
-/* Take the logits after t->next; sets finish when the turn is over. */
-cag_status turn_advance(struct turn *t, const float *logits, cag_error *err);
+/* What to feed next, with at most n_guess guesses (greedy turns only). */
+void       turn_step(struct turn *t, int n_guess, cag_step *step);
+/* Feed it; the sessions' next logits are in step.  Guesses are given up when
+ * the pass fails over one of them. */
+cag_status turn_verify(cag_step *step, int n, cag_error *err);
+/* Take the logits of a step that was fed; sets finish when the turn is over. */
+cag_status turn_advance(struct turn *t, const cag_step *step, cag_error *err);
 /* Run to the end. */
 cag_status turn_run(struct turn *t, cag_error *err);
 /* Move the result out; releases the turn.  Also after a cancelled run. */

@@ -73,22 +73,26 @@ static void same(const struct outcome *a, const struct outcome *b,
         }
 }
 
-/* Greedy steps of s in company of others, who repeat id 1. */
+/* Greedy steps of s in company of others, who repeat id 1; every other step
+ * with a wrong guess or several, which are taken back. */
 static void steps(struct outcome *o, cag_session *s, cag_session *const *other,
                   int n_other)
 {
     for (int i = 0; i < N_STEP; i++) {
-        cag_session *all[4];
-        int32_t id[4];
-        const float *logits[4];
-        int n = 0, mine = i % (n_other + 1);
+        cag_step all[4];
+        int32_t one = 1, id[CAG_STEP_MAX] = { 0, 1, 2, 3 };
+        int mine = i % (n_other + 1), extra = i % CAG_STEP_MAX;
 
-        for (int j = 0; j <= n_other; j++) {
-            all[n] = j == mine ? s : other[j < mine ? j : j - 1];
-            id[n++] = j == mine ? mt_argmax(outcome_at(o, i), o->n_vocab) : 1;
-        }
-        OK(cag_session_step(all, id, n, logits, err));
-        outcome_set(o, i + 1, logits[mine]);
+        if (cag_session_n_tok(s) + 1 + extra > MAX_TOK)
+            extra = 0;
+        id[0] = mt_argmax(outcome_at(o, i), o->n_vocab);
+        for (int j = 0; j <= n_other; j++)
+            all[j] = j == mine ? (cag_step){ s, id, 1 + extra, NULL }
+                               : (cag_step){ other[j < mine ? j : j - 1],
+                                             &one, 1, NULL };
+        OK(cag_session_verify(all, n_other + 1, err));
+        outcome_set(o, i + 1, all[mine].logits);
+        OK(cag_session_truncate(s, cag_session_n_tok(s) - extra, err));
     }
 }
 

@@ -312,6 +312,72 @@ static void many(void **state)
     cag_engine_free(e);
 }
 
+/*
+ * Rows of right guesses are what single steps give; wrong ones are taken
+ * back without a trace.  Two sessions, one of them with guesses.
+ */
+static void guesses(void **state)
+{
+    enum { N = 40, START = 61 };      /* over the end of a tile */
+    cag_engine *e = engine(2, 16);
+    cag_session *a = mt_session(e, NULL, 200), *b = mt_session(e, NULL, 200);
+    cag_session *other = mt_session(e, NULL, 200);
+    size_t n_vocab = (size_t)mt_vocab(m);
+    const float *logits;
+
+    (void)state;
+    OK(cag_session_prefill(a, ids, START, NULL, err));
+    OK(cag_session_prefill(b, ids, START, NULL, err));
+    for (int i = 0, k = 0; i < N; k++) {
+        int right = 1 + k % CAG_STEP_MAX, wrong = k / 2 % CAG_STEP_MAX;
+        int32_t id[CAG_STEP_MAX];
+
+        wrong = wrong < CAG_STEP_MAX - right ? wrong : CAG_STEP_MAX - right;
+        for (int j = 0; j < right + wrong; j++)
+            id[j] = ids[START + i + j] + (j >= right ? 1 : 0);
+        cag_step s[2] = { { other, ids, 1 + k % 2, NULL },
+                          { a, id, right + wrong, NULL } };
+        OK(cag_session_verify(s, 2, err));
+        assert_int_equal(cag_session_n_tok(a), START + i + right + wrong);
+        for (int j = 0; j < right; j++) {
+            OK(cag_session_step(&b, &ids[START + i + j], 1, &logits, err));
+            assert_memory_equal(s[1].logits + (size_t)j * n_vocab, logits,
+                                n_vocab * sizeof *logits);
+        }
+        OK(cag_session_truncate(a, START + i + right, err));
+        i += right;
+    }
+    cag_session_free(a);
+    cag_session_free(b);
+    cag_session_free(other);
+    cag_engine_free(e);
+}
+
+static void bad_guesses(void **state)
+{
+    cag_engine *e = engine(1, 16);
+    cag_session *s = mt_session(e, NULL, 10);
+    int32_t bad[] = { 1, 2, -1 };
+
+    (void)state;
+    OK(cag_session_prefill(s, ids, 7, NULL, err));
+    cag_step step = { s, ids, 0, NULL };
+    REFUSED(cag_session_verify(&step, 1, err), CAG_E_USAGE, "1..4");
+    step.n_ids = CAG_STEP_MAX + 1;
+    REFUSED(cag_session_verify(&step, 1, err), CAG_E_USAGE, "1..4");
+    step.n_ids = 4;
+    REFUSED(cag_session_verify(&step, 1, err), CAG_E_LIMIT, "7 of 10");
+    step = (cag_step){ s, bad, 3, NULL };
+    REFUSED(cag_session_verify(&step, 1, err), CAG_E_USAGE, "id -1");
+    REFUSED(cag_session_verify(&step, 0, err), CAG_E_USAGE, "at least 1");
+    assert_int_equal(cag_session_n_tok(s), 7);
+    step = (cag_step){ s, ids, 3, NULL };
+    OK(cag_session_verify(&step, 1, err));
+    assert_int_equal(cag_session_n_tok(s), 10);
+    cag_session_free(s);
+    cag_engine_free(e);
+}
+
 /* ------------------------------------------------------------------- memory */
 
 /* Everything a user does, with every allocation failing once. */
@@ -373,6 +439,12 @@ static void no_heap(void **state)
             OK(cag_session_prefill(s[i], ids, 300, NULL, err));
     for (int i = 0; i < 70; i++)
         OK(cag_session_step(s, ids + i, 3, logits, err));
+    for (int i = 0; i < 20; i++) {
+        cag_step step[3] = { { s[0], ids, 4, NULL }, { s[1], ids, 4, NULL },
+                             { s[2], ids, 4, NULL } };
+
+        OK(cag_session_verify(step, 3, err));
+    }
     assert_int_equal(mem_count(), 0);
     for (int i = 0; i < 3; i++)
         cag_session_free(s[i]);
@@ -386,6 +458,7 @@ int main(void)
         cmocka_unit_test(windows),    cmocka_unit_test(no_weights),
         cmocka_unit_test(bad_steps),  cmocka_unit_test(cancel),
         cmocka_unit_test(overflow),   cmocka_unit_test(many),
+        cmocka_unit_test(guesses),    cmocka_unit_test(bad_guesses),
         cmocka_unit_test(no_memory),  cmocka_unit_test(no_heap),
     };
 
