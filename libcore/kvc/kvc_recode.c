@@ -165,6 +165,8 @@ cag_status cag_kvc_recode(const char *in, const char *codec, const char *out,
     }
     st = file_can_create(out, err);
     if (!st)
+        st = kvc_check_replace(out, err);
+    if (!st)
         st = file_lock(&lock, out, lock_timeout_s, err);
     if (!st)
         st = prepare(&r, in, out, err);

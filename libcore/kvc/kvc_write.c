@@ -16,7 +16,9 @@
 #include "kvc/kvc_write.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "kvc/kvc_codec.h"
 #include "kvc/kvc_meta.h"
@@ -628,4 +630,24 @@ cag_status kvc_check_space(const char *path, const struct kvc_desc *d,
                             (unsigned long long)(need >> 20) + 1,
                             (unsigned long long)(have >> 20));
     return CAG_OK;
+}
+
+cag_status kvc_check_replace(const char *path, cag_error *err)
+{
+    char    head[4];
+    ssize_t n = 0;
+    int     fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+
+    if (fd < 0)
+        return CAG_OK;             /* not there, or said when it is written */
+    do
+        n = pread(fd, head, sizeof head, 0);
+    while (n < 0 && errno == EINTR);
+    close(fd);
+    if (n <= 0 || ((size_t)n == sizeof head &&
+                   memcmp(head, KVC_MAGIC, sizeof head) == 0))
+        return CAG_OK;
+    return cag_fail(err, CAG_E_CREATE, path, -1,
+                    "is a file but no cache, so it is not replaced; name "
+                    "another output");
 }

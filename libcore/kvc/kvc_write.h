@@ -107,6 +107,9 @@ cag_status kvc_write(const char *path, const struct kvc_desc *d, int mode,
 /* Upper bound of the file's size, for a free-space check before a prefill.
  * Members that are not known yet may be NULL: they count as 1 MiB together. */
 uint64_t   kvc_size_bound(const struct kvc_desc *d);
+/* CAG_E_CREATE when path is a file that is neither empty nor a cache: a slip
+ * of the hand must not cost somebody's text.  Damaged caches may go. */
+cag_status kvc_check_replace(const char *path, cag_error *err);
 /* CAG_E_CREATE with ENOSPC, and both numbers, when the file system of path
  * has less than kvc_size_bound. */
 cag_status kvc_check_space(const char *path, const struct kvc_desc *d,

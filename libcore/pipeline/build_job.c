@@ -301,6 +301,37 @@ static cag_status check_fit(struct build_job *j, cag_error *err)
     return CAG_OK;
 }
 
+/* Is path the same file as one that the build reads?  *what says which. */
+static bool is_input(const struct build_job *j, const char *path,
+                     const char **what)
+{
+    struct file_id id, in;
+
+    if (file_stat(path, &id, NULL))
+        return false;
+    for (int i = 0; i <= j->src.n; i++) {
+        *what = i < j->src.n ? j->src.v[i].path : j->model_path;
+        if (*what && file_stat(*what, &in, NULL) == CAG_OK &&
+            in.dev == id.dev && in.ino == id.ino)
+            return true;
+    }
+    return false;
+}
+
+/* What is written must not be what is read, nor anything else of value. */
+static cag_status protect(const struct build_job *j, cag_error *err)
+{
+    const char *out = j->o->output, *dep = j->o->depfile, *what;
+
+    if (out && is_input(j, out, &what))
+        return cag_fail(err, CAG_E_USAGE, out, -1,
+                        "the output is what the build reads (%s)", what);
+    if (dep && (is_input(j, dep, &what) || (out && !strcmp(out, dep))))
+        return cag_fail(err, CAG_E_USAGE, dep, -1,
+                        "the depfile is another file of this build");
+    return out && !j->o->force ? kvc_check_replace(out, err) : CAG_OK;
+}
+
 cag_status build_job_begin(struct build_job *j, const cag_build_opts *o,
                            cag_build_report *r, cag_error *err)
 {
@@ -323,7 +354,7 @@ cag_status build_job_begin(struct build_job *j, const cag_build_opts *o,
     if (!st)
         st = source_read(o->source, o->n_source, o->drop_front_matter,
                          &o->hooks, &j->src, err);
-    return st;
+    return st ? st : protect(j, err);
 }
 
 cag_status build_job_prepare(struct build_job *j, bool with_weights,

@@ -288,6 +288,35 @@ static cag_status set_names(struct source_set *s, cag_error *err)
     return CAG_OK;
 }
 
+static int by_path(const void *a, const void *b)
+{
+    const struct source *const *x = a, *const *y = b;
+
+    return strcmp((*x)->path, (*y)->path);
+}
+
+/* A file that is read twice costs twice: hardly ever meant. */
+static cag_status warn_twice(const struct source_set *s,
+                             const cag_hooks *hooks, cag_error *err)
+{
+    const struct source **v = mem_alloc_array((size_t)s->n + 1, sizeof *v);
+    size_t n = 0;
+
+    if (!v)
+        return cag_fail_nomem(err, "source list");
+    for (int i = 0; i < s->n; i++)
+        if (s->v[i].path)
+            v[n++] = &s->v[i];
+    qsort(v, n, sizeof *v, by_path);
+    for (size_t i = 1; i < n; i++)
+        if (!strcmp(v[i]->path, v[i - 1]->path) &&
+            (i < 2 || strcmp(v[i]->path, v[i - 2]->path)))
+            note(hooks, CAG_NOTE_WARN, "%s: named more than once, and read "
+                 "as often", v[i]->path);
+    mem_free(v);
+    return CAG_OK;
+}
+
 cag_status source_expand(const cag_source_spec *spec, int n_spec,
                          const cag_hooks *hooks, struct source_set *out,
                          cag_error *err)
@@ -299,6 +328,8 @@ cag_status source_expand(const cag_source_spec *spec, int n_spec,
         st = expand_one(&s, &spec[i], hooks, err);
     if (!st)
         st = set_names(&s, err);
+    if (!st && hooks)
+        st = warn_twice(&s, hooks, err);
     if (st) {
         source_release(&s);
         return st;

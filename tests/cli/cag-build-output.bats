@@ -30,6 +30,28 @@ no_temporary() { [ -z "$(find . -name '.*.tmp')" ] || { ls -A; return 1; }; }
     fi
 }
 
+@test "what is no cache is not replaced, what is read never" {
+    cp s.md keep
+    cp "$model" m.gguf
+    fails 64 "s.md: the output is what the build reads" build -o s.md s.md
+    fails 64 "s.md: the output is what the build reads" build -B -o s.md s.md
+    ln s.md hard
+    fails 64 "the output is what the build reads" build -B -o hard s.md
+    fails 64 "m.gguf: the output is what the build reads" cag-build -B -m m.gguf -o m.gguf s.md
+    fails 64 "s.md: the depfile is another file" build -o k.kvc --depfile s.md s.md
+    fails 64 "the depfile is another file" build -o k.kvc --depfile k.kvc s.md
+    fails 73 "keep: is a file but no cache, so it is not replaced" build -o keep s.md
+    cmp keep s.md
+    cmp m.gguf "$model"
+    [ ! -e k.kvc ]
+    : >empty
+    ok build -o empty s.md
+    fails 73 "keep: is a file but no cache" cag-build --recode f16 empty -o keep
+    cmp keep s.md
+    ok build -B -o keep s.md       # who insists
+    ok cag-inspect -t keep
+}
+
 @test "mode: 0600 for a new file, that of the file replaced, or --mode" {
     umask 022
     ok build -o k.kvc s.md
