@@ -24,8 +24,8 @@
  *
  * Numbers.  Activations between kernels are f32, or, as operands of cuk_gemm,
  * of an operand type: KT_BF16 (default), KT_F16, KT_F32.  Accumulation is
- * f32.  Agreement with ref is stated at each operation; u is 2^-9 for
- * KT_BF16, 2^-12 for KT_F16, 0 for KT_F32: half a unit of the operand type.
+ * f32.  Agreement with ref is stated at each operation; u is 2^-8 for
+ * KT_BF16, 2^-11 for KT_F16, 0 for KT_F32: the rounding of the operand type.
  */
 #ifndef KERNELS_CUDA_H
 #define KERNELS_CUDA_H

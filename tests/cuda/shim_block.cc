@@ -1,0 +1,393 @@
+/*
+ * shim_block.cc - one thread block at a time, its threads as fibers.
+ *
+ * A fiber runs until it comes to a barrier or a warp operation, or ends; then
+ * a random other one that can go on does.  So a missing barrier shows as
+ * reading what was not written yet (NaN: shared memory is poisoned) or what
+ * was overwritten, after few seeds.  When nobody can go on and not all have
+ * ended, the program is aborted with what each warp waits for.
+ */
+#include "tests/cuda/cuda_shim.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#ifndef __x86_64__
+#include <ucontext.h>
+#endif
+
+#include <memory>
+#include <vector>
+
+#include "tests/cuda/shim.h"
+
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/common_interface_defs.h>
+#define SWITCH_START(save, bottom, size) \
+    __sanitizer_start_switch_fiber(save, bottom, size)
+#define SWITCH_END(save, bottom, size) \
+    __sanitizer_finish_switch_fiber(save, bottom, size)
+#else
+#define SWITCH_START(save, bottom, size) ((void)(save))
+#define SWITCH_END(save, bottom, size) ((void)(save))
+#endif
+
+/*
+ * From one stack to another.  swapcontext does the same with two system calls
+ * for signal masks, which took most of the time of these tests; it remains
+ * for other processors.
+ */
+#ifdef __x86_64__
+extern "C" void shim_switch(void **save, void *to);
+asm(".text\n"
+    ".globl shim_switch\n"
+    ".type shim_switch, @function\n"
+    "shim_switch:\n"
+    "    push %rbp; push %rbx; push %r12; push %r13; push %r14; push %r15\n"
+    "    mov %rsp, (%rdi)\n"
+    "    mov %rsi, %rsp\n"
+    "    pop %r15; pop %r14; pop %r13; pop %r12; pop %rbx; pop %rbp\n"
+    "    ret\n"
+    ".size shim_switch, .-shim_switch\n"
+    ".section .note.GNU-stack,\"\",@progbits\n.text\n");
+
+struct context {
+    void *sp;
+    void begin(char *stack, size_t size, void (*fn)(void))
+    {
+        /* as if fn had been called: 8 below a multiple of 16 */
+        void **top = (void **)((uintptr_t)(stack + size) & ~(uintptr_t)15);
+        top[-1] = nullptr;
+        top[-2] = (void *)fn;
+        for (int i = 3; i <= 8; i++)
+            top[-i] = nullptr;
+        sp = top - 8;
+    }
+    void to(context &other) { shim_switch(&sp, other.sp); }
+};
+#else
+struct context {
+    ucontext_t c;
+    void begin(char *stack, size_t size, void (*fn)(void))
+    {
+        getcontext(&c);
+        c.uc_stack.ss_sp = stack;
+        c.uc_stack.ss_size = size;
+        c.uc_link = nullptr;
+        makecontext(&c, fn, 0);
+    }
+    void to(context &other) { swapcontext(&c, &other.c); }
+};
+#endif
+
+namespace {
+
+const size_t STACK = 128 * 1024;
+
+enum state { READY, AT_BARRIER, AT_WARP, ENDED };
+
+struct late_copy {
+    void       *dst;
+    const void *src;
+    int         group;
+};
+
+struct fiber {
+    context                ctx;
+    std::unique_ptr<char[]> stack{ new char[STACK] };
+    void                  *fake = nullptr;
+    shim_place             place;
+    state                  at = READY;
+    int                    line = 0;
+    shim_warp_fn          *fn = nullptr;
+    void                  *operand = nullptr;
+    std::vector<late_copy> late;
+    int                    group = 0;
+};
+
+struct block_run {
+    std::vector<std::unique_ptr<fiber>> f;
+    std::vector<int>       ready;
+    int                    n = 0, current = -1, n_barrier = 0, n_ended = 0;
+    std::vector<int>       warp_count;
+    context                main;
+    void                  *main_fake = nullptr;
+    const void            *main_bottom = nullptr;
+    size_t                 main_size = 0;
+    uint8_t               *smem = nullptr;
+    const char            *name = "";
+    const std::function<void()> *body = nullptr;
+} run;
+
+[[noreturn]] void stop(const char *what)
+{
+    fprintf(stderr, "# shim: kernel %s: %s\n", run.name, what);
+    for (int i = 0; i < run.n; i += 32)
+        for (int j = i; j < i + 32 && j < run.n; j++)
+            if (j == i || run.f[j]->at != run.f[j - 1]->at ||
+                run.f[j]->line != run.f[j - 1]->line)
+                fprintf(stderr, "#   thread %d: %s line %d\n", j,
+                        run.f[j]->at == AT_BARRIER ? "at a barrier,"
+                        : run.f[j]->at == AT_WARP  ? "in a warp operation,"
+                        : run.f[j]->at == ENDED    ? "ended, last at"
+                                                   : "ready,",
+                        run.f[j]->line);
+    abort();
+}
+
+void fiber_main(void)
+{
+    SWITCH_END(nullptr, &run.main_bottom, &run.main_size);
+    fiber *f = run.f[run.current].get();
+    (*run.body)();
+    f->at = ENDED;
+    run.n_ended++;
+    SWITCH_START(nullptr, run.main_bottom, run.main_size);
+    f->ctx.to(run.main);
+}
+
+/* From a fiber to the scheduler, until it is chosen again. */
+void yield(void)
+{
+    fiber *f = run.f[run.current].get();
+
+    SWITCH_START(&f->fake, run.main_bottom, run.main_size);
+    f->ctx.to(run.main);
+    SWITCH_END(f->fake, &run.main_bottom, &run.main_size);
+}
+
+void resume(int i)
+{
+    fiber *f = run.f[i].get();
+
+    run.current = i;
+    SWITCH_START(&run.main_fake, f->stack.get(), STACK);
+    run.main.to(f->ctx);
+    SWITCH_END(run.main_fake, nullptr, nullptr);
+}
+
+void finish_warp(int w)
+{
+    void *operand[32];
+    fiber *first = run.f[32 * w].get();
+
+    for (int i = 0; i < 32; i++) {
+        fiber *f = run.f[32 * w + i].get();
+        if (f->fn != first->fn || f->line != first->line)
+            stop("lanes of a warp are at different operations");
+        operand[i] = f->operand;
+    }
+    first->fn(operand);
+    run.warp_count[w] = 0;
+    for (int i = 0; i < 32; i++) {
+        run.f[32 * w + i]->at = READY;
+        run.ready.push_back(32 * w + i);
+    }
+}
+
+void finish_barrier(void)
+{
+    run.n_barrier = 0;
+    for (int i = 0; i < run.n; i++) {
+        if (run.f[i]->line != run.f[0]->line)
+            stop("threads are at different barriers");
+        run.f[i]->at = READY;
+        run.ready.push_back(i);
+    }
+}
+
+void run_block(const shim_place &where)
+{
+    const dim3 &bd = where.block_dim;
+
+    run.ready.clear();
+    run.n_barrier = run.n_ended = 0;
+    run.warp_count.assign((size_t)(run.n + 31) / 32, 0);
+    for (int i = 0; i < run.n; i++) {
+        fiber *f = run.f[i].get();
+        f->place = where;
+        f->place.thread = dim3((unsigned)i % bd.x, (unsigned)i / bd.x % bd.y,
+                               (unsigned)i / bd.x / bd.y);
+        f->at = READY;
+        f->line = 0;
+        f->late.clear();
+        f->group = 0;
+        f->ctx.begin(f->stack.get(), STACK, fiber_main);
+        run.ready.push_back(i);
+    }
+    while (run.n_ended < run.n) {
+        if (run.ready.empty())
+            stop("threads wait for others that never come");
+        size_t k = shim_random() % run.ready.size();
+        int i = run.ready[k];
+        run.ready[k] = run.ready.back();
+        run.ready.pop_back();
+        resume(i);
+        if (run.f[i]->at == AT_BARRIER && ++run.n_barrier == run.n)
+            finish_barrier();
+        else if (run.f[i]->at == AT_WARP && ++run.warp_count[i / 32] == 32)
+            finish_warp(i / 32);
+    }
+}
+
+}  // namespace
+
+void shim_run_kernel(const char *name, dim3 grid, dim3 block, size_t smem,
+                     const std::function<void()> &body)
+{
+    unsigned n_block = grid.x * grid.y * grid.z, first = shim_random();
+
+    run.name = name;
+    run.body = &body;
+    run.n = (int)(block.x * block.y * block.z);
+    while ((int)run.f.size() < run.n)
+        run.f.emplace_back(new fiber);
+    for (unsigned j = 0; j < n_block; j++) {
+        unsigned b = (j + first) % n_block;    /* blocks have no order */
+        shim_place where;
+        where.block = dim3(b % grid.x, b / grid.x % grid.y,
+                           b / grid.x / grid.y);
+        where.block_dim = block;
+        where.grid_dim = grid;
+        size_t room = (smem + 127) / 128 * 128;
+        run.smem = smem ? (uint8_t *)aligned_alloc(128, room) : nullptr;
+        if (run.smem)
+            memset(run.smem, 0xff, room);
+        run_block(where);
+        free(run.smem);
+        run.smem = nullptr;
+    }
+}
+
+/* ------------------------------------------------- what kernels see of it */
+
+const shim_place &shim_here(void)
+{
+    return run.f[run.current]->place;
+}
+
+uint8_t *shim_smem(void)
+{
+    return run.smem;
+}
+
+void shim_barrier(int line)
+{
+    fiber *f = run.f[run.current].get();
+
+    f->at = AT_BARRIER;
+    f->line = line;
+    yield();
+}
+
+void shim_warp(shim_warp_fn *fn, int line, void *operand)
+{
+    fiber *f = run.f[run.current].get();
+
+    if (run.n % 32 != 0)
+        stop("a warp operation in a block of broken warps");
+    f->at = AT_WARP;
+    f->line = line;
+    f->fn = fn;
+    f->operand = operand;
+    yield();
+}
+
+void copy_async16(void *smem, const void *dev_p)
+{
+    fiber *f = run.f[run.current].get();
+
+    if ((uintptr_t)smem % 16 || (uintptr_t)dev_p % 16)
+        stop("cp.async of something not 16-aligned");
+    if (shim_random() % 4 == 0)
+        memcpy(smem, dev_p, 16);
+    else
+        f->late.push_back({ smem, dev_p, f->group });
+}
+
+void copy_commit(void)
+{
+    run.f[run.current]->group++;
+}
+
+void shim_copy_wait(int n)
+{
+    fiber *f = run.f[run.current].get();
+    size_t kept = 0;
+
+    for (const late_copy &c : f->late)
+        if (c.group < f->group - n)
+            memcpy(c.dst, c.src, 16);
+        else
+            f->late[kept++] = c;
+    f->late.resize(kept);
+}
+
+int atomicMin(int *p, int v)
+{
+    int old = *p;
+
+    if (v < old)
+        *p = v;
+    return old;
+}
+
+/* --------------------------------------------- warp operations, lane by lane */
+
+void shim_shfl_xor(void *lane[32])
+{
+    for (int i = 0; i < 32; i++) {
+        shim_shfl *op = (shim_shfl *)lane[i];
+        if (op->x < 0 || op->x > 31 || op->x != ((shim_shfl *)lane[0])->x)
+            stop("a shuffle without all lanes, or with different masks");
+        op->out = ((shim_shfl *)lane[i ^ op->x])->in;
+    }
+}
+
+void shim_ldmatrix4_trans(void *lane[32])
+{
+    for (int l = 0; l < 32; l++)
+        for (int m = 0; m < 4; m++) {
+            uint16_t e[2];
+            for (int i = 0; i < 2; i++) {
+                const shim_ldm *from =
+                    (shim_ldm *)lane[8 * m + 2 * (l % 4) + i];
+                if ((uintptr_t)from->row % 16)
+                    stop("ldmatrix of a row not 16-aligned");
+                memcpy(&e[i], (const uint8_t *)from->row + 2 * (l / 4), 2);
+            }
+            ((shim_ldm *)lane[l])->r[m] = e[0] | (uint32_t)e[1] << 16;
+        }
+}
+
+static double half_of(uint32_t v, int i)
+{
+    return (double)f16_to_f32((uint16_t)(v >> 16 * i));
+}
+
+void shim_mma_f16(void *lane[32])
+{
+    double a[16][16], b[16][8];
+
+    for (int l = 0; l < 32; l++) {
+        const shim_mma *op = (shim_mma *)lane[l];
+        for (int i = 0; i < 2; i++) {
+            int g = l / 4, j = 2 * (l % 4) + i;
+            a[g][j] = half_of(op->a[0], i);
+            a[g + 8][j] = half_of(op->a[1], i);
+            a[g][j + 8] = half_of(op->a[2], i);
+            a[g + 8][j + 8] = half_of(op->a[3], i);
+            b[j][g] = half_of(op->b[0], i);
+            b[j + 8][g] = half_of(op->b[1], i);
+        }
+    }
+    for (int l = 0; l < 32; l++) {
+        float *c = ((shim_mma *)lane[l])->c;
+        for (int i = 0; i < 4; i++) {
+            int row = l / 4 + 8 * (i / 2), col = 2 * (l % 4) + i % 2;
+            double sum = (double)c[i];
+            for (int k = 0; k < 16; k++)
+                sum += a[row][k] * b[k][col];
+            c[i] = (float)sum;
+        }
+    }
+}
