@@ -61,6 +61,10 @@ FUZZ_SRC := $(wildcard tests/fuzz/fuzz_*.c)
 REPLAY   := $(patsubst tests/fuzz/fuzz_%.c,build/san/replay/%,$(FUZZ_SRC))
 BATS     := $(wildcard tests/cli/*.bats)
 LINT     := $(wildcard tests/lint/*.sh)
+# run on the host shim, always under ASan and UBSan
+CUDA_TEST := $(patsubst tests/cuda/%,build/san/tests/cuda/%,$(basename \
+               $(wildcard tests/cuda/test_*.c tests/cuda/test_*.cc)))
+NVCC     ?= $(or $(shell command -v nvcc),$(wildcard /usr/local/cuda/bin/nvcc))
 MAN      := $(wildcard man/*.[1-8])
 BIN      := $(TOOLS:%=$(B)/%)
 
@@ -135,6 +139,84 @@ $(B)/tests/%: $(B)/obj/tests/%.o $(B)/libcag.a
 
 tests: $(UNIT_BIN) ## build the test programs
 
+# --- CUDA -----------------------------------------------------------------
+#
+# Two builds of the same .cu files: by nvcc into the plugin libcag-cuda.so,
+# and by g++ with a shim for the tests, which need no toolkit and no GPU.
+# Nothing else in the tree sees a CUDA header.
+
+CU_SRC  := $(wildcard kernels/*_cuda.cu)
+CU_C    := $(wildcard kernels/*_cuda.c libcore/engine/*_cuda.c)
+CU_OBJ   = $(CU_SRC:%.cu=$(B)/obj/cuda/%.o)
+# PTX of the newest listed: what later devices compile at their first use
+CUDA_SM ?= 75 80 86 89 90
+CU_PTX   = $(lastword $(CUDA_SM))
+GENCODE  = $(foreach a,$(CUDA_SM),-gencode arch=compute_$a,code=sm_$a) \
+           -gencode arch=compute_$(CU_PTX),code=compute_$(CU_PTX)
+NVFLAGS  = -std=c++17 -O3 -I. $(GENCODE) -Werror all-warnings -Xptxas -v \
+           -Xcompiler -fPIC,-fvisibility=hidden,-Wall,-Wextra
+
+print-nvcc:
+	@echo $(NVCC)
+
+# what ptxas says (registers, spills) is kept beside the object
+$(B)/obj/cuda/%.o: %.cu
+	@mkdir -p $(@D)
+	$(say) NVCC $<
+	$(Q)$(NVCC) $(NVFLAGS) -MMD -MP -MF $(@:.o=.d) -c -o $@ $< 2> $(@:.o=.ptxas) \
+	    || { grep -v '^ptxas info' $(@:.o=.ptxas) >&2; rm -f $@; exit 1; }
+	@sed -n '/error\|warning/p' $(@:.o=.ptxas) >&2
+
+cuda: $(B)/libcag-cuda.so ## the CUDA plugin; needs nvcc (CUDA 12.8 or 13)
+ifeq ($(NVCC),)
+	@echo "make cuda: nvcc is not in PATH and not in /usr/local/cuda/bin" >&2; exit 69
+endif
+
+# cudart static, cuBLAS dynamic; the plugin's own copy of the library
+$(B)/libcag-cuda.so: $(CU_OBJ) $(CU_C:%.c=$(B)/obj/%.o) $(B)/libcag.a
+	$(say) NVLINK $@
+	$(Q)$(NVCC) -shared -cudart static -o $@ $(CU_OBJ) \
+	    $(CU_C:%.c=$(B)/obj/%.o) $(B)/libcag.a -lcublas \
+	    $(patsubst -pthread,-lpthread,$(CORE_LIBS)) \
+	    -Xlinker --exclude-libs=ALL -Xlinker --no-undefined \
+	    -Xlinker -rpath=$(abspath $(dir $(NVCC))../lib64)
+
+# the shim: objects of the .cu files and all that a test links
+CXX     ?= g++
+SHIM_CXXFLAGS = -std=c++17 -Wall -Wextra -Wno-unknown-pragmas $(WERROR) -g -O1 \
+    $(SAN) $(if $(SAN),--param asan-use-after-return=0) -I. -Iinclude -Ilibcore
+SHIM_OBJ = $(CU_SRC:%.cu=$(B)/obj/shim/%.o) $(CU_C:%.c=$(B)/obj/%.o) \
+    $(patsubst %.cc,$(B)/obj/shim/%.o,$(wildcard tests/cuda/shim*.cc))
+
+$(B)/obj/shim/%.o: %.cu
+	@mkdir -p $(@D)
+	$(say) SHIM $<
+	$(Q)$(CXX) -x c++ -include tests/cuda/cuda_shim.h $(SHIM_CXXFLAGS) -MMD -MP -c -o $@ $<
+
+$(B)/obj/shim/%.o: %.cc
+	@mkdir -p $(@D)
+	$(say) CXX $<
+	$(Q)$(CXX) $(SHIM_CXXFLAGS) -MMD -MP -c -o $@ $<
+
+$(B)/libcuk-shim.a: $(SHIM_OBJ)
+	$(say) AR $@
+	$(Q)rm -f $@ && ar rcs $@ $^
+
+$(B)/tests/cuda/%: $(B)/obj/shim/tests/cuda/%.o $(B)/libcuk-shim.a $(B)/libcag.a
+	@mkdir -p $(@D)
+	$(say) LD $@
+	$(Q)$(CXX) -g $(SAN) $(LDFLAGS) -o $@ $^ $(CORE_LIBS)
+
+# in C with cmocka
+$(B)/tests/cuda/%: $(B)/obj/tests/cuda/%.o $(B)/libcuk-shim.a $(B)/libcag.a
+	@mkdir -p $(@D)
+	$(say) LD $@
+	$(Q)$(CXX) -g $(SAN) $(LDFLAGS) -o $@ $^ -lcmocka $(CORE_LIBS)
+
+-include $(SHIM_OBJ:.o=.d) $(CU_OBJ:.o=.d) \
+    $(patsubst build/san/tests/%,$(B)/obj/shim/tests/%.d,$(CUDA_TEST)) \
+    $(patsubst build/san/tests/%,$(B)/obj/tests/%.d,$(CUDA_TEST))
+
 # --- set-up ---------------------------------------------------------------
 
 deps: ## install the Debian packages that are missing
@@ -150,7 +232,8 @@ model: deps ## fetch the demo model (93 MB)
 check: deps model ## all tests; ends with "N passed, N failed, N skipped"
 	@$(MAKE) --no-print-directory check-run
 
-REPLAYS = $(if $(filter release,$(MODE)),$(REPLAY) $(LINT))
+REPLAYS = $(if $(filter release,$(MODE)),$(REPLAY) $(LINT) tests/cuda/nvcc.sh) \
+          $(if $(filter release san,$(MODE)),$(CUDA_TEST))
 check-run: all tests replays
 	@CAG_BIN=$(CURDIR)/$(B) CAG_MODE=$(MODE) \
 	    CAG_DEMO_MODEL=$(CURDIR)/$(DEMO_MODEL) \
@@ -172,7 +255,9 @@ lint: all ## layers, symbols, banned calls, headers, man pages
 # the corpora of the fuzz targets, replayed under ASan and UBSan
 replays:
 ifeq ($(MODE),release)
-	$(Q)$(if $(REPLAY),$(MAKE) --no-print-directory MODE=san $(REPLAY))
+	$(Q)$(MAKE) --no-print-directory MODE=san $(REPLAY) $(CUDA_TEST)
+else ifeq ($(MODE),san)
+replays: $(CUDA_TEST)
 endif
 
 replay: replays ## run every fuzz target over its corpus, under ASan and UBSan
@@ -315,5 +400,5 @@ clean: ## remove build/
 -include $(LIB_OBJ:.o=.d) $(CMD_ALL:%.c=$(B)/obj/%.d) \
     $(UNIT_SRC:%.c=$(B)/obj/%.d) $(FUZZ_SRC:%.c=$(B)/obj/%.d)
 
-.PHONY: all links tests deps model check check-run check-long sanitize lint \
+.PHONY: all links cuda print-nvcc tests deps model check check-run check-long sanitize lint \
     replays replay fuzz demo format compdb info install uninstall dist distcheck deb FORCE help clean

@@ -1,0 +1,65 @@
+#!/bin/sh
+# What a compiler can say about the CUDA part without a GPU: it builds for
+# every architecture with warnings as errors, no kernel takes more registers
+# or spills more than tests/cuda/budget.txt allows, and attention really uses
+# tensor cores.
+exec perl -I. -e '
+require "./tests/lint/lint.pl";
+my $nvcc = `make -s --no-print-directory print-nvcc` =~ s/\s+$//r;
+my @names = ("libcag-cuda.so builds for every architecture",
+             "registers and spills are within tests/cuda/budget.txt",
+             "attention uses tensor cores", "the plugin shows only cag_ symbols");
+if ($nvcc eq "") {
+    skip($_, "there is no nvcc") for @names;
+    finish();
+}
+my $log = `make --no-print-directory cuda 2>&1`;
+verdict($names[0], $? ? split(/\n/, $log) : ());
+exit 1 if $?;
+
+# name in the budget -> [registers, bytes of spills], the most of all targets
+my (%used, $kernel);
+for my $file (glob "build/release/obj/cuda/kernels/*.ptxas") {
+    for (split /\n/, slurp($file)) {
+        $kernel = $1 if /Compiling entry function .(\S+?). for/;
+        $kernel = "$1<$2>" if ($kernel // "") =~ /(?:\d+)([a-z]\w*?_kernel)ILi(\d+)E/;
+        $kernel = $1 if ($kernel // "") =~ /^_Z\w*?\d+([a-z]\w*?_kernel)/;
+        next unless $kernel;
+        my $u = $used{$kernel} ||= [0, 0];
+        $u->[1] = $1 if /(\d+) bytes spill stores/ && $1 > $u->[1];
+        $u->[0] = $1 if /Used (\d+) registers/ && $1 > $u->[0];
+    }
+}
+my (%budget, @wrong);
+for (split /\n/, slurp("tests/cuda/budget.txt")) {
+    $budget{$1} = [$2, $3] if /^(\w\S*)\s+(\d+)\s+(\d+)\s*$/;
+}
+for my $k (sort keys %used) {
+    my ($b, $u) = ($budget{$k}, $used{$k});
+    push(@wrong, "$k is not in the budget: $u->[0] registers, $u->[1] spilled"), next if !$b;
+    push @wrong, "$k: $u->[0] registers, $b->[0] allowed" if $u->[0] > $b->[0];
+    push @wrong, "$k: $u->[1] bytes spilled, $b->[1] allowed" if $u->[1] > $b->[1];
+}
+push @wrong, "$_ is in the budget only" for grep { !$used{$_} } sort keys %budget;
+push @wrong, "nothing was measured" unless %used;
+verdict($names[1], @wrong);
+
+my $dump = ($nvcc =~ s/nvcc$/cuobjdump/r);
+$dump = -x $dump ? $dump : `command -v cuobjdump` =~ s/\s+$//r;
+if ($dump eq "") {
+    skip($names[2], "there is no cuobjdump");
+} else {
+    my ($arch, $fn, %hmma);
+    for (`$dump -sass build/release/obj/cuda/kernels/attention_cuda.o`) {
+        $arch = $1 if /arch = (sm_\d+)/;
+        $fn = $1 if /Function : (\S+)/;
+        $hmma{"$arch $fn"} += /\bHMMA\./ ? 1 : 0 if $arch && $fn && $fn =~ /attention_kernel/;
+    }
+    verdict($names[2], (map { "no HMMA in $_" } grep { !$hmma{$_} } sort keys %hmma),
+            %hmma ? () : "no attention_kernel found");
+}
+my @seen = grep { !/^cag_/ } map { (split)[-1] }
+           grep { / [A-TV-Z] / } `nm -D --defined-only build/release/libcag-cuda.so`;
+verdict($names[3], map { "$_ is visible" } @seen);
+finish();
+'

@@ -1,0 +1,379 @@
+/*
+ * test_cuda_attention.cc - plans of attention, and attention itself against
+ * a softmax in double, for timelines with and without a shared prefix.
+ */
+#include "tests/cuda/cuda_test.h"
+
+/* ------------------------------------------------------------------ timelines */
+
+static float h2f(uint16_t h)
+{
+    return f16_to_f32(h);
+}
+
+static size_t k_index(int d, int t, int c)
+{
+    return (size_t)((t / 16 * d + c) * 16 + t % 16);
+}
+
+static size_t v_index(int d, int t, int c)
+{
+    int g = c / 32, width = d - 32 * g < 32 ? d - 32 * g : 32;
+
+    return (size_t)(g * 32 * KV_TILE + t * width + c % 32);
+}
+
+/* A segment of tiles for all layers, in host and device memory. */
+struct segment {
+    int                    n_kv_head, d, layers;
+    cuk_seg                seg;
+    std::vector<uint16_t>  host;
+    dev_array<uint16_t>   *mem;
+
+    segment(int heads, int d_head, int n_layer, int n_tile, int chunk_tile)
+        : n_kv_head(heads), d(d_head), layers(n_layer)
+    {
+        size_t tile = (size_t)KV_TILE * (size_t)d * 2;
+        size_t chunk = 2 * (size_t)(heads * chunk_tile) * tile;
+        size_t layer = 2 * (size_t)(heads * n_tile) * tile;
+
+        host.resize(layer / 2 * (size_t)layers);
+        for (uint16_t &h : host)
+            h = f32_to_f16(rnd_normal());
+        mem = new dev_array<uint16_t>(host);
+        seg = { (uint64_t)(uintptr_t)mem->p, layer, chunk, chunk_tile,
+                n_tile };
+    }
+    segment(const segment &) = delete;
+    ~segment() { delete mem; }
+
+    /* by the words of kvc_layout.h, not by the code under test */
+    const uint16_t *tile(int layer, int is_v, int head, int t) const
+    {
+        size_t tile = (size_t)KV_TILE * (size_t)d;
+        const uint16_t *p = &host[seg.layer_stride / 2 * (size_t)layer];
+        int left = seg.n_tile;
+
+        while (t >= seg.chunk_tile) {
+            p += seg.chunk_stride / 2;
+            t -= seg.chunk_tile;
+            left -= seg.chunk_tile;
+        }
+        int here = left < seg.chunk_tile ? left : seg.chunk_tile;
+        return p + (size_t)((is_v * n_kv_head + head) * here + t) * tile;
+    }
+};
+
+struct world {
+    cuk_shape                shape;
+    int                      layer;
+    std::vector<segment *>   segs;        /* owned */
+    std::vector<segment *>   shared, own; /* of each timeline */
+    std::vector<cuk_kv>      kv;
+    std::vector<cuk_row>     row;
+
+    ~world()
+    {
+        for (segment *s : segs)
+            delete s;
+    }
+    segment *new_segment(int n_tile, int chunk_tile)
+    {
+        segs.push_back(new segment(shape.n_kv_head, shape.d_head, layer + 1,
+                                   n_tile, chunk_tile));
+        return segs.back();
+    }
+    /* a timeline behind a prefix (or NULL) of n_shared whole tiles */
+    void add(segment *prefix, int n_shared, int first_pos, int n_row)
+    {
+        int last = first_pos + n_row - 1;
+        segment *o = new_segment(last / KV_TILE - n_shared + 1,
+                                 last / KV_TILE - n_shared + 1);
+        cuk_kv k = {};
+        if (prefix)
+            k.shared = prefix->seg;
+        k.own = o->seg;
+        k.n_shared = n_shared;
+        shared.push_back(prefix);
+        own.push_back(o);
+        kv.push_back(k);
+        for (int i = 0; i < n_row; i++)
+            row.push_back({ 0, first_pos + i, (int)kv.size() - 1, 0 });
+    }
+    const uint16_t *tile(const cuk_row &r, int is_v, int head, int t) const
+    {
+        const cuk_kv &k = kv[(size_t)r.kv];
+        return t < k.n_shared
+                   ? shared[(size_t)r.kv]->tile(layer, is_v, head, t)
+                   : own[(size_t)r.kv]->tile(layer, is_v, head,
+                                             t - k.n_shared);
+    }
+};
+
+struct plan {
+    std::vector<cuk_item> item;
+    std::vector<int32_t>  state0;
+    cuk_plan              p;
+    bool                  ok;
+
+    plan(const world &w, int n_block, int split, int cap_item, int cap_state)
+        : item((size_t)cap_item), state0(w.row.size() + 1)
+    {
+        p = { item.data(), state0.data(), cap_item, (int)w.row.size(),
+              cap_state, 0, 0 };
+        ok = cuk_plan_make(&p, &w.shape, w.row.data(), (int)w.row.size(),
+                           w.kv.data(), n_block, split);
+        item.resize((size_t)(ok ? p.n_item : 0));
+    }
+};
+
+/* Every visible tile of every row exactly once, every state written once. */
+static void check_plan(const world &w, const plan &p)
+{
+    int group = w.shape.n_head / w.shape.n_kv_head;
+
+    for (size_t r = 0; r < w.row.size(); r++) {
+        int n_tile = w.row[r].kv < 0 ? 0 : w.row[r].pos / KV_TILE + 1;
+        int n_state = p.state0[r + 1] - p.state0[r];
+        std::vector<int> seen((size_t)n_tile, 0);
+        std::vector<int> state((size_t)(n_state > 0 ? n_state : 0), 0);
+        int direct = 0;
+        for (const cuk_item &it : p.item) {
+            if ((int)r < it.row0 || (int)r >= it.row0 + it.n_row)
+                continue;
+            CHECK(it.n_row * group <= CUK_ATTN_ROWS, "%d rows", it.n_row);
+            CHECK(it.tile1 > it.tile0, "an item without tiles");
+            for (int t = it.tile0; t < it.tile1 && t < n_tile; t++) {
+                const cuk_kv &a = w.kv[(size_t)it.kv];
+                const cuk_kv &b = w.kv[(size_t)w.row[r].kv];
+                seen[(size_t)t]++;
+                CHECK(it.kv == w.row[r].kv ||
+                          (t < a.n_shared && t < b.n_shared &&
+                           a.shared.base == b.shared.base),
+                      "row %zu reads tile %d of timeline %d", r, t, it.kv);
+            }
+            if (it.split < 0)
+                direct++;
+            else if (it.split < n_state)
+                state[(size_t)it.split]++;
+            else
+                CHECK(false, "split %d of %d states", it.split, n_state);
+        }
+        for (int n : seen)
+            CHECK(n == 1, "row %zu sees a tile %d times", r, n);
+        for (int n : state)
+            CHECK(n == 1, "row %zu: a state is written %d times", r, n);
+        CHECK(n_tile == 0 || direct == (n_state == 0), "row %zu: %d direct",
+              r, direct);
+    }
+}
+
+static void random_rows(world &w, int max_row)
+{
+    int n_group = rnd_in(1, 3);
+
+    for (int g = 0; g < n_group && (int)w.row.size() < max_row; g++) {
+        int n_shared = rnd_in(0, 2) ? rnd_in(1, 9) : 0;
+        segment *prefix = n_shared ? w.new_segment(n_shared + rnd_in(0, 1),
+                                                   1 << rnd_in(0, 3))
+                                   : NULL;
+        for (int i = rnd_in(1, 3); i > 0; i--)
+            w.add(prefix, n_shared, n_shared * KV_TILE + rnd_in(0, 150),
+                  rnd_in(0, 2) ? 1 : rnd_in(1, 40));
+        if (rnd_in(0, 3) == 0)
+            w.row.push_back({ 0, 0, -1, 0 });
+    }
+}
+
+static void test_plan(void)
+{
+    for (int i = 0; i < 60; i++) {
+        world w;
+        int group = rnd_in(1, 9), heads = rnd_in(1, 3);
+        w.shape = { group * heads, heads, 8 };
+        w.layer = 0;
+        random_rows(w, 100);
+        int n_row = (int)w.row.size(), n_run = (int)w.kv.size();
+        int n_block = 1 << rnd_in(0, 8), cap_item, cap_state;
+        cuk_plan_bound(&w.shape, n_row, n_run, n_block, &cap_item,
+                       &cap_state);
+        plan p(w, n_block, 0, cap_item, cap_state);
+        CHECK(p.ok, "%d rows, %d timelines, %d blocks: the bound of %d items "
+              "and %d states is too small",
+              n_row, n_run, n_block, cap_item, cap_state);
+        if (p.ok)
+            check_plan(w, p);
+        plan q(w, n_block, rnd_in(1, 5), 100000, 100000);
+        CHECK(q.ok, "a given split");
+        check_plan(w, q);
+        plan small(w, n_block, 1, 0, 0);
+        CHECK(!small.ok, "no capacity, and yet a plan");
+    }
+}
+
+/* A lone long timeline is split for the whole device, a long prompt is not. */
+static void test_plan_sizes(void)
+{
+    world w;
+
+    w.shape = { 16, 8, 8 };
+    w.layer = 0;
+    w.add(NULL, 0, 8191, 1);
+    plan one(w, 256, 0, 1000, 1000);
+    CHECK(one.ok && one.p.n_item == 32, "%d items", one.p.n_item);
+    w.row.clear();
+    for (int i = 0; i < 8192; i++)
+        w.row.push_back({ 0, i, 0, 0 });
+    plan all(w, 256, 0, 1000, 0);
+    CHECK(all.ok && all.p.n_item == 256 && all.p.n_state == 0,
+          "%d items, %d states", all.p.n_item, all.p.n_state);
+}
+
+/* ------------------------------------------------------------------ attention */
+
+static void attention_case(world &w, int out_type, int n_block, int split)
+{
+    const cuk_shape &s = w.shape;
+    const int d = s.d_head, group = s.n_head / s.n_kv_head;
+    const size_t n = w.row.size() * (size_t)(s.n_head * d);
+    plan p(w, n_block, split, 1000, 10000);
+    std::vector<uint16_t> q(n);
+
+    CHECK(p.ok, "no plan");
+    check_plan(w, p);
+    p.item.push_back({});                        /* padding of a graph */
+    for (uint16_t &h : q)
+        h = f32_to_f16(rnd_normal() * 2 / sqrtf((float)d));
+    dev_array<uint16_t> dq(q);
+    dev_array<cuk_row> drow(w.row);
+    dev_array<cuk_kv> dkv(w.kv);
+    dev_array<cuk_item> ditem(p.item);
+    dev_array<int32_t> dstate0(p.state0);
+    dev_array<uint8_t> dstate(cuk_state_bytes(&s, p.p.n_state) + 1);
+    operands out(out_type, n);
+    cuk_attn a = {};
+    a.shape = s;
+    a.layer = w.layer;
+    a.dev_q = dq.p;
+    a.dev_row = drow.p;
+    a.dev_kv = dkv.p;
+    a.n_row = (int)w.row.size();
+    a.dev_item = ditem.p;
+    a.n_item = (int)p.item.size();
+    a.dev_state0 = dstate0.p;
+    a.dev_state = dstate.p;
+    a.dev_out = out.mem.p;
+    a.out_type = out_type;
+    CHECK(cuk_attention(stream, &a) == 0 && cuk_stream_sync(stream) == 0,
+          "%s", cuk_error(dev)->call);
+    std::vector<float> got = out.get();
+
+    for (size_t r = 0; r < w.row.size(); r++)
+        for (int h = 0; h < s.n_head && w.row[r].kv >= 0; h++) {
+            size_t at = (r * (size_t)s.n_head + (size_t)h) * (size_t)d;
+            std::vector<double> p2, o((size_t)d, 0);
+            double top = -1e300, sum = 0, vmax = 0;
+            for (int k = 0; k <= w.row[r].pos; k++) {
+                const uint16_t *t = w.tile(w.row[r], 0, h / group,
+                                           k / KV_TILE);
+                double x = 0;
+                for (int c = 0; c < d; c++)
+                    x += (double)h2f(q[at + (size_t)c]) *
+                         (double)h2f(t[k_index(d, k % KV_TILE, c)]);
+                p2.push_back(x);
+                top = x > top ? x : top;
+            }
+            for (int k = 0; k <= w.row[r].pos; k++) {
+                const uint16_t *t = w.tile(w.row[r], 1, h / group,
+                                           k / KV_TILE);
+                double e = exp2(p2[(size_t)k] - top);
+                sum += e;
+                for (int c = 0; c < d; c++) {
+                    double v = h2f(t[v_index(d, k % KV_TILE, c)]);
+                    o[(size_t)c] += e * v;
+                    vmax = fabs(v) > vmax ? fabs(v) : vmax;
+                }
+            }
+            for (int c = 0; c < d; c++) {
+                double want = o[(size_t)c] / sum;
+                double x = got[at + (size_t)c];
+                CHECK(fabs(x - want) <=
+                          (unit_of(out_type) + 1.0 / 1024) * vmax,
+                      "d %d group %d row %zu (pos %d) head %d, %d: %g, want "
+                      "%g",
+                      d, group, r, w.row[r].pos, h, c, x, want);
+            }
+        }
+}
+
+static void test_prompt(void)
+{
+    const int heads[][2] = { { 2, 1 }, { 3, 3 }, { 7, 1 }, { 4, 2 } };
+    const int dims[] = { 64, 128, 8, 40, 72, 96, 24, 112 };
+
+    for (int i = 0; i < 8; i++) {
+        world w;
+        w.shape = { heads[i % 4][0], heads[i % 4][1], dims[i] };
+        w.layer = i % 2;
+        w.add(NULL, 0, i % 3 ? 0 : 70, i % 2 ? 30 : 70);
+        attention_case(w, i % 3 == 0 ? KT_F32 : i % 3 == 1 ? KT_BF16 : KT_F16,
+                       4, i % 4 == 3 ? 1 : 0);
+    }
+}
+
+/* Questions on one prefix, whose last chunk is not full, and others. */
+static void test_shared(void)
+{
+    for (int i = 0; i < 4; i++) {
+        world w;
+        w.shape = { i % 2 ? 3 : 4, i % 2 ? 1 : 2, i < 2 ? 64 : 40 };
+        w.layer = 1;
+        segment *prefix = w.new_segment(3, 2);
+        for (int j = 0; j < 5; j++)
+            w.add(prefix, 2 + i % 2, (2 + i % 2) * KV_TILE + 13 * j + i, 1);
+        w.row.push_back({ 0, 0, -1, 0 });
+        w.add(NULL, 0, 100, 1);
+        attention_case(w, KT_F32, 8, i < 3 ? 0 : 1);
+    }
+}
+
+static void test_random(void)
+{
+    for (int i = 0; i < 3; i++) {
+        world w;
+        int group = rnd_in(1, 8);
+        w.shape = { group, 1, 8 * rnd_in(1, 8) };
+        w.layer = 0;
+        random_rows(w, 20);
+        attention_case(w, KT_F32, 1 << rnd_in(0, 4), 0);
+    }
+}
+
+/* Scores far apart: the running maximum moves, nothing overflows. */
+static void test_extreme(void)
+{
+    world w;
+
+    w.shape = { 2, 1, 16 };
+    w.layer = 0;
+    w.add(NULL, 0, 140, 1);
+    for (size_t i = 0; i < w.own[0]->host.size() / 2; i++)
+        w.own[0]->host[i] = f32_to_f16(rnd_normal() * 500);
+    w.own[0]->mem->put(w.own[0]->host);
+    attention_case(w, KT_F32, 1, 0);
+    attention_case(w, KT_F32, 64, 1);
+}
+
+int main(void)
+{
+    dev_open();
+    tap("a plan covers every tile once, within its bound", test_plan);
+    tap("plans of a step and of a prompt", test_plan_sizes);
+    tap("a prompt: odd head sizes and groups", test_prompt);
+    tap("questions share a prefix", test_shared);
+    tap("random timelines", test_random);
+    tap("scores far apart", test_extreme);
+    dev_close();
+    tap("nothing is left", [] { CHECK(shim_live() == 0, "%d", shim_live()); });
+    return tap_end();
+}
