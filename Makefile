@@ -159,6 +159,9 @@ NVFLAGS  = -std=c++17 -O3 -I. $(GENCODE) -Werror all-warnings -Xptxas -v \
 print-nvcc:
 	@echo $(NVCC)
 
+# no kernels in it
+$(B)/obj/cuda/kernels/device_cuda.o: GENCODE = -gencode arch=compute_80,code=sm_80
+
 # what ptxas says (registers, spills) is kept beside the object
 $(B)/obj/cuda/%.o: %.cu
 	@mkdir -p $(@D)

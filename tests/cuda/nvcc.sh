@@ -13,7 +13,7 @@ if ($nvcc eq "") {
     skip($_, "there is no nvcc") for @names;
     finish();
 }
-my $log = `make --no-print-directory cuda 2>&1`;
+my $log = `make --no-print-directory -j2 cuda 2>&1`;
 verdict($names[0], $? ? split(/\n/, $log) : ());
 exit 1 if $?;
 

@@ -6,7 +6,8 @@
  * in between, work is taken from the head of a random stream whose head may
  * run; so what is not ordered by a stream, an event or a graph edge happens
  * in any order, copies come as late as they may, and a host that reuses a
- * buffer too early is caught by what arrives.
+ * buffer too early is caught by what arrives.  One lock covers everything:
+ * several threads may queue work.
  */
 #include "tests/cuda/shim.h"
 
@@ -15,7 +16,7 @@
 
 #include <deque>
 #include <map>
-#include <memory>
+#include <mutex>
 #include <set>
 #include <vector>
 
@@ -57,6 +58,7 @@ struct shim_blas {
 
 namespace {
 
+std::recursive_mutex big_lock;
 uint64_t rng = 1;
 uint64_t clock_steps, n_calls;
 int      n_dev = 1, sm = 89, driver = 13000, runtime = 13000;
@@ -85,12 +87,12 @@ cudaError_t enter(void)
     }
     return cudaSuccess;
 }
-#define ENTER()                    \
-    do {                           \
-        cudaError_t e_ = enter();  \
-        if (e_ != cudaSuccess)     \
-            return e_;             \
-    } while (0)
+#define LOCK() std::lock_guard<std::recursive_mutex> hold_(big_lock)
+#define ENTER()                \
+    LOCK();                    \
+    cudaError_t e_ = enter();  \
+    if (e_ != cudaSuccess)     \
+        return e_
 
 cudaError_t error(cudaError_t e)
 {
@@ -341,6 +343,7 @@ cudaError_t cudaMalloc(void **p, size_t n)
 
 cudaError_t cudaFree(void *p)
 {
+    LOCK();
     auto it = dev_mem.find((uintptr_t)p);
 
     if (it == dev_mem.end())
@@ -361,6 +364,7 @@ cudaError_t cudaHostAlloc(void **p, size_t n, unsigned)
 
 cudaError_t cudaFreeHost(void *p)
 {
+    LOCK();
     auto it = host_mem.find((uintptr_t)p);
 
     if (it == host_mem.end())
@@ -418,6 +422,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned)
 
 cudaError_t cudaStreamDestroy(cudaStream_t s)
 {
+    LOCK();
     drain([=] { return s->q.empty(); });
     streams.erase(s);
     delete s;
@@ -461,6 +466,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned)
 
 cudaError_t cudaEventDestroy(cudaEvent_t e)
 {
+    LOCK();
     cudaDeviceSynchronize();        /* nothing queued names it any more */
     events.erase(e);
     delete e;
@@ -518,6 +524,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode)
 
 cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *out)
 {
+    LOCK();
     shim_graph *g = s->graph;
     bool joined = true;
 
@@ -558,6 +565,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *e, cudaGraph_t g,
 
 cudaError_t cudaGraphDestroy(cudaGraph_t g)
 {
+    LOCK();
     graphs.erase(g);
     delete g;
     return cudaSuccess;
@@ -565,6 +573,7 @@ cudaError_t cudaGraphDestroy(cudaGraph_t g)
 
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t e)
 {
+    LOCK();
     cudaDeviceSynchronize();
     return cudaGraphDestroy(e);
 }
@@ -600,6 +609,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t e, cudaStream_t s)
 void shim_launch(const char *name, dim3 grid, dim3 block, size_t smem,
                  cudaStream_t s, std::function<void()> body)
 {
+    LOCK();
     if (enter() != cudaSuccess)
         return;
     if (grid.x == 0 || grid.y == 0 || grid.y > 65535 || grid.z > 65535 ||
@@ -626,6 +636,7 @@ const char *cublasGetStatusName(cublasStatus_t s)
 
 cublasStatus_t cublasCreate(cublasHandle_t *h)
 {
+    LOCK();
     if (enter() != cudaSuccess) {
         last_error = 0;
         return CUBLAS_STATUS_INVALID_VALUE;
@@ -668,6 +679,7 @@ cublasStatus_t cublasGemmEx(cublasHandle_t h, cublasOperation_t ta,
                             void *c, cudaDataType_t ct, int ldc,
                             cublasComputeType_t, cublasGemmAlgo_t)
 {
+    LOCK();
     float al = *(const float *)alpha, be = *(const float *)beta;
 
     if (enter() != cudaSuccess) {
