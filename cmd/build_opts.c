@@ -226,6 +226,8 @@ int build_fill(cag_build_opts *b)
                  cli.mode);
     if (cli.checkpoint_s > 0 && !cli.checkpoint)
         opt_fail("--checkpoint-interval belongs to --checkpoint");
+    if (cli.refusal && !*cli.refusal)
+        opt_fail("--refusal is empty: the model must have something to say");
     if (cli.system && cli.system_file)
         opt_fail("--system and --system-file exclude each other");
     if (cli.template_name && cli.template_file)

@@ -56,7 +56,7 @@ static int build(cag_build_opts *b, char **operand, const cag_manifest *m)
         return status;
     if (!m && !list.n)
         opt_fail("no source: name a file or a directory");
-    if (!cli.output && !cli.dry_run)
+    if ((!cli.output || !*cli.output) && !cli.dry_run)
         opt_fail("no output: name the cache with -o FILE.kvc");
     if (cli.output && !strcmp(cli.output, "-"))
         opt_fail("-o must be a file: a cache is mapped, not streamed");

@@ -23,6 +23,7 @@ no_temporary() { [ -z "$(find . -name '.*.tmp')" ] || { ls -A; return 1; }; }
     fails 73 "/dev/full: is not a regular file" build -o /dev/full s.md
     fails 64 "-o must be a file" build -o - s.md
     fails 64 "no output: name the cache with -o" build s.md
+    fails 64 "no output: name the cache with -o" build -o "" s.md
     ls -A | diff ../before -
     if [ "$(id -u)" -ne 0 ]; then
         chmod 555 dir

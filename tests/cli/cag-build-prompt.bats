@@ -27,6 +27,7 @@ build() { cag-build -m "$model" -o kb.kvc "$@"; }
     fails 66 "nofile: cannot open" build --system-file nofile s.md
     printf '\xff' >sys.txt
     fails 65 "sys.txt: byte 0: invalid UTF-8" build --system-file sys.txt s.md
+    fails 64 "--refusal is empty" build --refusal "" s.md
     fails 65 "UTF-8" build --label $'\xff' s.md
 }
 
