@@ -507,13 +507,50 @@ static cag_status ready(const struct forward_req *req, int layer,
     return st;
 }
 
+static bool go_on(void *ctx)
+{
+    const struct pass *p = ctx;
+
+    return p->req->progress(p->req->ctx, p->layer, p->c->cfg->n_layer);
+}
+
+static cag_status layers(struct pass *p, cag_error *err)
+{
+    struct cpu *c = p->c;
+    int n_layer = c->cfg->n_layer;
+    cag_status st;
+
+    run_rows(p, embed_range);
+    for (int l = 0; l < n_layer; l++) {
+        p->layer = l;
+        if (p->req->progress != NULL && !go_on(p))
+            return cag_fail(err, CAG_E_CANCELLED, NULL, -1, "cancelled");
+        p->w = &c->w->layer[l];
+        st = ready(p->req, l, err);
+        if (st == CAG_OK)
+            st = layer_kv(p, err);
+        if (st != CAG_OK)
+            return st;
+        if (l == n_layer - 1)
+            p->r0 = first_wanted(p->req);
+        if (p->r0 == p->n_row)
+            return CAG_OK;
+        layer_rest(p);
+    }
+    head(p);
+    return CAG_OK;
+}
+
+/*
+ * A layer of a large model takes longer than a user waits for Ctrl-C, so the
+ * jobs ask too; what a cancelled job left undone is never looked at.
+ */
 cag_status forward(struct cpu *c, const struct forward_req *req,
                    cag_error *err)
 {
     struct pass p = { .c = c, .req = req, .row = req->row,
                       .n_row = req->n_row,
                       .prompt = req->phase == FORWARD_PROMPT };
-    int n_layer = c->cfg->n_layer;
     cag_status st = CAG_OK;
 
     atomic_init(&p.bad_row, INT_MAX);
@@ -522,23 +559,11 @@ cag_status forward(struct cpu *c, const struct forward_req *req,
     if (st != CAG_OK)
         return st;
     mark_dirty(req);
-    run_rows(&p, embed_range);
-    for (int l = 0; l < n_layer; l++) {
-        if (req->progress != NULL && !req->progress(req->ctx, l, n_layer))
-            return cag_fail(err, CAG_E_CANCELLED, NULL, -1, "cancelled");
-        p.layer = l;
-        p.w = &c->w->layer[l];
-        st = ready(req, l, err);
-        if (st == CAG_OK)
-            st = layer_kv(&p, err);
-        if (st != CAG_OK)
-            return st;
-        if (l == n_layer - 1)
-            p.r0 = first_wanted(req);
-        if (p.r0 == p.n_row)
-            return CAG_OK;
-        layer_rest(&p);
-    }
-    head(&p);
-    return CAG_OK;
+    if (req->progress != NULL)
+        pool_watch(c->pool, go_on, &p);
+    st = layers(&p, err);
+    if (pool_cancelled(c->pool))
+        st = cag_fail(err, CAG_E_CANCELLED, NULL, -1, "cancelled");
+    pool_watch(c->pool, NULL, NULL);
+    return st;
 }

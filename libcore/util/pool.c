@@ -43,6 +43,7 @@
 #define LATE_NS  200000          /* a wait that long is worth a look */
 #define SHORT_NS 4000000         /* what a time slice would ruin */
 #define UNHELPED 8               /* jobs in a row nobody came to */
+#define WATCH_NS 50000000
 #define ALONE_MIN_NS 25000000
 #define ALONE_MAX_NS 1600000000
 #define CLOSED   (1u << 31)
@@ -63,6 +64,10 @@ struct pool {
     /* the caller's own: works alone until then, because of a late worker */
     int64_t  alone_until_ns, alone_ns;
     int      n_unhelped;         /* jobs in a row */
+    bool   (*go_on)(void *ctx);
+    void    *go_on_ctx;
+    int64_t  asked_ns;
+    bool     cancelled;
 
     _Alignas(64) _Atomic int64_t next;
     _Alignas(64) atomic_uint     gate;
@@ -106,6 +111,16 @@ static bool spin(atomic_uint *word, unsigned while_it_is)
     return false;
 }
 
+/* The caller between two ranges: shall it go on? */
+static bool may_go_on(struct pool *p)
+{
+    if (!p->cancelled && p->go_on && now_ns() - p->asked_ns > WATCH_NS) {
+        p->cancelled = !p->go_on(p->go_on_ctx);
+        p->asked_ns = now_ns();
+    }
+    return !p->cancelled;
+}
+
 /* Items done here. */
 static int64_t work(struct pool *p, int index)
 {
@@ -116,6 +131,8 @@ static int64_t work(struct pool *p, int index)
         int64_t end = grain < n - begin ? begin + grain : n;
         p->fn(p->ctx, index, begin, end);
         done += end - begin;
+        if (index == 0 && !may_go_on(p))
+            atomic_store(&p->next, n);
     }
     return done;
 }
@@ -217,9 +234,10 @@ static void judge(struct pool *p, int64_t begin, int64_t done, bool helped)
     }
 }
 
-static void run_alone(pool_fn *fn, void *ctx, int64_t n, int64_t grain)
+static void run_alone(struct pool *p, pool_fn *fn, void *ctx, int64_t n,
+                      int64_t grain)
 {
-    for (int64_t i = 0; i < n; i += grain)
+    for (int64_t i = 0; i < n && may_go_on(p); i += grain)
         fn(ctx, 0, i, grain < n - i ? i + grain : n);
 }
 
@@ -227,7 +245,7 @@ void pool_run(struct pool *p, pool_fn *fn, void *ctx, int64_t n, int64_t grain)
 {
     int64_t begin, done;
 
-    if (n <= 0)
+    if (n <= 0 || p->cancelled)
         return;
     if (grain < 1)
         grain = 1;
@@ -235,7 +253,7 @@ void pool_run(struct pool *p, pool_fn *fn, void *ctx, int64_t n, int64_t grain)
         grain = n;
     begin = p->n_thread > 1 && n > grain ? now_ns() : 0;
     if (p->n_thread == 1 || n == grain || begin < p->alone_until_ns) {
-        run_alone(fn, ctx, n, grain);
+        run_alone(p, fn, ctx, n, grain);
         return;
     }
     p->fn = fn;
@@ -250,6 +268,19 @@ void pool_run(struct pool *p, pool_fn *fn, void *ctx, int64_t n, int64_t grain)
     done = now_ns();
     wait_all_out(p);
     judge(p, begin, done, helped);
+}
+
+void pool_watch(struct pool *p, bool (*go_on)(void *ctx), void *ctx)
+{
+    p->go_on = go_on;
+    p->go_on_ctx = ctx;
+    p->asked_ns = now_ns();
+    p->cancelled = false;
+}
+
+bool pool_cancelled(const struct pool *p)
+{
+    return p->cancelled;
 }
 
 int pool_size(const struct pool *p)

@@ -164,10 +164,61 @@ static void default_size_obeys_the_affinity(void **state)
     assert_int_equal(sched_setaffinity(0, sizeof old, &old), 0);
 }
 
+struct watched {
+    atomic_int done;
+    int        asked, stop_at;
+};
+
+static void slow_item(void *ctx, int thread, int64_t begin, int64_t end)
+{
+    struct watched *w = ctx;
+
+    (void)thread;
+    (void)end;
+    (void)begin;
+    usleep(10000);
+    atomic_fetch_add(&w->done, 1);
+}
+
+static bool ask(void *ctx)
+{
+    struct watched *w = ctx;
+
+    return ++w->asked < w->stop_at;
+}
+
+/* A watched job ends early, the ones behind it do not begin. */
+static void cancelled_between_ranges(void **state)
+{
+    (void)state;
+    for (int n_thread = 1; n_thread <= 3; n_thread++) {
+        struct watched w = { .stop_at = 2 };
+        struct pool *p;
+
+        assert_int_equal(pool_new(&p, n_thread, NULL), CAG_OK);
+        pool_run(p, slow_item, &w, 6, 1);
+        assert_int_equal(w.done, 6);
+        pool_watch(p, ask, &w);
+        pool_run(p, slow_item, &w, 1000, 1);
+        assert_int_equal(w.asked, 2);
+        assert_in_range(w.done, 6 + 2, 6 + 500);
+        assert_true(pool_cancelled(p));
+        int done = w.done;
+        pool_run(p, slow_item, &w, 6, 1);
+        assert_int_equal(w.done, done);
+        pool_watch(p, NULL, NULL);
+        assert_false(pool_cancelled(p));
+        pool_run(p, slow_item, &w, 6, 1);
+        assert_int_equal(w.done, done + 6);
+        pool_free(p);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_item_once),
+        cmocka_unit_test(cancelled_between_ranges),
         cmocka_unit_test(many_short_jobs_with_pauses),
         cmocka_unit_test(new_and_free_at_once),
         cmocka_unit_test(bad_sizes_and_no_memory),
