@@ -25,10 +25,10 @@ silent() {
     [ "$status" -eq 0 ] && [ "$output" = "" ]
 }
 
-# gone PID: it ends within two seconds
+# gone PID: it ends within two seconds; nobody may be there to reap it
 gone() {
     for _ in $(seq 100); do
-        kill -0 "$1" 2>/dev/null || return 0
+        grep -qs '^State:.*[RSDT]' "/proc/$1/status" || return 0
         sleep 0.02
     done
     return 1
