@@ -105,6 +105,10 @@ $(B)/obj/libcore/engine/backend_load.o: DEFS = -DCAG_LIBDIR='"$(LIBDIR)"'
 
 # the git id is only in one object, rebuilt when it changes
 $(B)/obj/cmd/opt_help.o: DEFS = -DCAG_GIT_ID='"$(GIT_ID)"'
+$(B)/obj/cmd/opt_help.o: $(B)/git-id
+$(B)/git-id: FORCE
+	@mkdir -p $(@D)
+	@echo '$(GIT_ID)' | cmp -s - $@ || echo '$(GIT_ID)' > $@
 
 $(B)/libcag.a: $(LIB_OBJ)
 	$(say) AR $@
@@ -244,8 +248,9 @@ check-run: all tests replays
 	    UBSAN_OPTIONS=print_stacktrace=1 TSAN_OPTIONS=halt_on_error=1 \
 	    perl tests/tools/check.pl 2 $(UNIT_BIN) $(BATS) $(REPLAYS)
 
-check-long: deps model ## check with the long loops, then a minute per fuzz target
+check-long: deps model ## check with the long loops, distcheck, a minute per fuzz target
 	@CAG_TEST_LONG=1 CAG_TEST_TIMEOUT=7200 $(MAKE) --no-print-directory check-run
+	@if [ -e .git ]; then $(MAKE) --no-print-directory distcheck; fi
 	@for f in $(FUZZ_SRC:tests/fuzz/fuzz_%.c=%); do \
 	    $(MAKE) --no-print-directory fuzz FUZZ=$$f TIME=60 || exit 1; done
 
@@ -403,5 +408,6 @@ clean: ## remove build/
 -include $(LIB_OBJ:.o=.d) $(CMD_ALL:%.c=$(B)/obj/%.d) \
     $(UNIT_SRC:%.c=$(B)/obj/%.d) $(FUZZ_SRC:%.c=$(B)/obj/%.d)
 
-.PHONY: all links cuda print-nvcc tests deps model check check-run check-long sanitize lint \
-    replays replay fuzz demo format compdb info install uninstall dist distcheck deb FORCE help clean
+.PHONY: all links cuda print-nvcc tests deps model check check-run \
+    check-long sanitize lint replays replay fuzz demo format compdb info install \
+    uninstall dist distcheck deb help clean FORCE

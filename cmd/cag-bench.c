@@ -390,13 +390,14 @@ static const opt_usage *const usages[] = {
     &run_usage[5], &show_usage, &bench_probe_usage, NULL
 };
 static const opt_usage usage = {
-    "cag-bench", "[COMMAND] [options] FILE\ncag-bench COMMAND --help",
+    "cag-bench", "[COMMAND] [options] FILE\nCOMMAND --help",
     "measure a cache, its model and this machine; commands: run, build, "
     "ttft, decode, batch, load, show, probe",
     "  cag-bench kb.kvc\n"
     "  cag-bench run --context 512,2048,8192 --svg sweep.svg kb.kvc\n"
     "  cag-bench show new.json --compare old.json\n"
-    "  cag-bench probe -m MODEL --ids ids.json --json\n", specs, NULL, usages
+    "  cag-bench probe -m MODEL --ids ids.json --json\n", specs, "*.kvc",
+    usages
 };
 
 /* Does a word that is no command mean "run"? */

@@ -108,8 +108,8 @@ typedef struct opt_usage {
     const char     *examples;   /* lines, indented as they shall appear      */
     const opt_spec *specs;      /* OPT_END at the end; at most OPT_MAX       */
     const char     *operand;    /* "*.kvc" if those are usual; NULL: any file */
-    const struct opt_usage *const *commands;   /* of a tool with commands,
-                                   NULL at the end; or NULL              */
+    const struct opt_usage *const *commands;   /* of a tool with commands and an
+                                   operand, NULL at the end; or NULL         */
 } opt_usage;
 enum { OPT_MAX = 96 };
 extern const char *const opt_shells[];   /* of --completion */

@@ -153,11 +153,6 @@ static void bash_function(const opt_usage *u)
            "    for ((i = 1; i < COMP_CWORD; i++)); do\n"
            "        [[ ${COMP_WORDS[i]} == -- ]] && kind=operand\n"
            "    done\n");
-    if (u->commands) {
-        printf("    [[ $kind == operand ]] && kind=words words='");
-        put_commands(u);
-        printf("'\n");
-    }
     printf("    COMPREPLY=()\n"
            "    [[ $kind == words ]] &&\n"
            "        mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$cur\")\n"
@@ -165,8 +160,14 @@ static void bash_function(const opt_usage *u)
            "        compopt -o filenames 2>/dev/null\n"
            "        mapfile -t COMPREPLY < <(");
     if (u->operand)
-        printf("if [[ $kind == operand ]]; then\n"
-               "            compgen -d -- \"$cur\"\n"
+        printf("if [[ $kind == operand ]]; then\n");
+    if (u->commands) {
+        printf("            compgen -W '");
+        put_commands(u);
+        printf("' -- \"$cur\"\n");
+    }
+    if (u->operand)
+        printf("            compgen -d -- \"$cur\"\n"
                "            compgen -f -X '!%s' -- \"$cur\"\n"
                "        else\n"
                "            compgen -f -- \"$cur\"\n"
@@ -241,8 +242,9 @@ static void zsh_function(const opt_usage *u)
     if (u->commands) {
         printf("        '1:command:(");
         put_commands(u);
-        printf(")'\n");
-    } else if (u->operand) {
+        printf(")' \\\n");
+    }
+    if (u->operand) {
         printf("        '*:file:_files -g \"%s\"'\n", u->operand);
     } else {
         printf("        '*:file:_files'\n");

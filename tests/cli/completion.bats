@@ -48,6 +48,8 @@ in_manual() {
     [ "$(in_bash cag-ask -- -)" = "" ]
     [ "$(in_bash cag-ask --file n)" = notes.md ]
     in_bash cag-bench "" | grep -qx probe
+    in_bash cag-bench "" | grep -qx "b c.kvc"
+    [ "$(in_bash cag-bench run "")" = $'a.kvc\nb c.kvc\ndir' ]
     [ "$(in_bash cag-bench probe --kv "")" = $'f16\nf32' ]
     [ "$(in_bash cag-bench probe --ids n)" = notes.md ]
     [ "$(in_bash cag-bench --vers)" = --version ]
@@ -57,7 +59,7 @@ in_manual() {
     for t in $tools; do
         {
             in_bash "$t" -
-            [ $t != cag-bench ] || for c in $(in_bash $t ""); do
+            [ $t != cag-bench ] || for c in $(in_bash $t "" | grep -vE '^(dir|.*\.kvc)$'); do
                 in_bash $t "$c" -
             done
         } | grep '^--' | sort -u >"$t.bash"
@@ -73,7 +75,7 @@ in_manual() {
         zsh -n _$t
         [ "$(head -n 1 _$t)" = "#compdef $t" ]
         # what would reach _arguments, seen through a stand-in
-        for c in "" $([ $t != cag-bench ] || in_bash cag-bench ""); do
+        for c in "" $([ $t != cag-bench ] || in_bash cag-bench "" | grep -vE '^(dir|.*\.kvc)$'); do
             C=$c zsh -f -c '
                 _arguments() { print -rl -- "$@" }
                 fpath=($PWD); autoload -Uz +X '"_$t"'
