@@ -355,6 +355,8 @@ install: all $(COMPL) $(B)/cag.pc ## DESTDIR= PREFIX=/usr/local: all that a user
 	$(if $(SHARED),install -m 644 $(SHARED) $(D)$(LIBDIR)/libcag.so.$(VERSION))
 	$(if $(SHARED),ln -sf libcag.so.$(VERSION) $(D)$(LIBDIR)/$(SONAME))
 	$(if $(SHARED),ln -sf $(SONAME) $(D)$(LIBDIR)/libcag.so)
+	if [ -f $(B)/libcag-cuda.so ]; then \
+	    install -m 644 $(B)/libcag-cuda.so $(D)$(LIBDIR); fi
 	install -m 644 $(B)/cag.pc $(D)$(PCDIR)
 	install -m 644 include/cag.h $(D)$(INCDIR)
 	install -m 644 $(wildcard include/cag/*.h) $(D)$(INCDIR)/cag
@@ -371,7 +373,8 @@ install: all $(COMPL) $(B)/cag.pc ## DESTDIR= PREFIX=/usr/local: all that a user
 
 uninstall: ## remove what install put there
 	rm -f $(TOOLS:%=$(D)$(BINDIR)/%) $(D)$(LIBDIR)/libcag.a $(D)$(PCDIR)/cag.pc
-	rm -f $(D)$(LIBDIR)/libcag.so $(D)$(LIBDIR)/$(SONAME) $(D)$(LIBDIR)/libcag.so.$(VERSION)
+	rm -f $(D)$(LIBDIR)/libcag.so $(D)$(LIBDIR)/$(SONAME) $(D)$(LIBDIR)/libcag.so.$(VERSION) \
+	    $(D)$(LIBDIR)/libcag-cuda.so
 	rm -f $(TOOLS:%=$(D)$(BASHDIR)/%) $(TOOLS:%=$(D)$(ZSHDIR)/_%) $(TOOLS:%=$(D)$(FISHDIR)/%.fish)
 	rm -f $(D)$(INCDIR)/cag.h
 	rm -rf $(D)$(INCDIR)/cag $(D)$(DOCDIR)
