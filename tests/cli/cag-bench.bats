@@ -245,3 +245,19 @@ xml_ok() {
         die "stops at " . pos() if (pos() // 0) < length;
         die "open: @open" if @open;' "$1"
 }
+
+@test "ended by a signal, nothing is left" {
+    mkdir -p tmp
+    cag-bench -q -r 1000 --tmp-dir tmp qwen.kvc &
+    pid=$!
+    for i in $(seq 200); do
+        [ -z "$(ls -A tmp)" ] || break
+        sleep 0.05
+    done
+    [ -n "$(ls -A tmp)" ]
+    kill -TERM $pid
+    status=0
+    wait $pid || status=$?
+    [ "$status" = 143 ]
+    [ -z "$(ls -A tmp)" ]
+}
