@@ -532,7 +532,8 @@ EOF
 }
 
 @test "asking makes no second copy of the keys and values" {
-    [ -r /proc/self/smaps_rollup ] || skip "no /proc"
+    [ -r /proc/self/status ] || skip "no /proc"
+    case ${CAG_MODE:-release} in san | tsan) skip "a sanitizer keeps what is freed" ;; esac
     seq 1 1600 >long.md
     for c in f16 f16z; do
         cag-build -q -m "$MODELS/qwen3" --codec $c -o long-$c.kvc long.md
