@@ -180,7 +180,7 @@ int main(int argc, char **argv)
     char **operand = opt_parse(&usage, argc, argv, 0);
     cag_error err = CAG_ERROR_INIT;
     cag_manifest *m = NULL;
-    cag_build_opts b;
+    static cag_build_opts b;    /* texts it points to live to the end */
     int status = UI_OK;
 
     if (cli.manifest && (operand[0] || cli.files0 || cli.title || cli.check ||

@@ -186,7 +186,7 @@ static int show_prompt(void)
     cag_error err = CAG_ERROR_INIT;
     const char *model = o.model, *from = opt_origin(&o.model);
     cag_prompt_view v;
-    const char *template_text = NULL, *messages = NULL;
+    static const char *template_text, *messages;    /* live to the end */
     int64_t date = places_epoch();
 
     /* a template of its own needs no model unless one is asked for */
