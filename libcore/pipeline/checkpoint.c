@@ -6,6 +6,7 @@
  */
 #include "pipeline/checkpoint.h"
 
+#include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -133,6 +134,23 @@ static size_t text_of(const struct build_job *j, size_t n_tok)
     return n;
 }
 
+/* Room for a checkpoint only where the cache itself keeps its own. */
+static cag_status check_room(const struct build_job *j, const char *path,
+                             const struct kvc_desc *d, cag_error *err)
+{
+    struct kvc_desc all = { .shape = j->shape, .codec = j->codec };
+    uint64_t need = kvc_size_bound(d) + kvc_size_bound(&all), have;
+    cag_status st = file_space(path, &have, err);
+
+    if (!st && have < need)
+        st = cag_fail_sys(err, CAG_E_CREATE, ENOSPC, path,
+                          "a checkpoint and the cache may take %llu MiB, the "
+                          "file system has %llu MiB free",
+                          (unsigned long long)(need >> 20) + 1,
+                          (unsigned long long)(have >> 20));
+    return st;
+}
+
 static cag_status save(struct build_job *j, cag_engine *e,
                        const cag_session *s, const char *path, cag_error *err)
 {
@@ -151,7 +169,7 @@ static cag_status save(struct build_job *j, cag_engine *e,
     d.n_ids = (size_t)shape.n_tok;
     d.text_size = text_of(j, d.n_ids);
     d.tokenizer = tok_blob(j->tok, &d.tokenizer_size);
-    st = meta && none ? kvc_check_space(path, &d, err)
+    st = meta && none ? check_room(j, path, &d, err)
                       : cag_fail_nomem(err, "checkpoint");
     if (!st)
         st = kvc_write(path, &d, 0600, engine_pool(e), err);

@@ -106,6 +106,13 @@ one_line() {
         [ -z "$(find small -name ".*.tmp")" ]
         rm small/full
         cag-build -q -B -m "$M" -o small/kb.kvc docs
+        # room for the cache, but for no checkpoint beside it
+        mount -o remount,size=48m small
+        head -c 24m /dev/zero >small/full
+        cag-build -B -b 64 -t 1 --checkpoint --checkpoint-interval 0.001 -m "$M" \
+            -o small/big.kvc big.md 2>warn
+        grep "^cag-build: warning: no checkpoint: .*a checkpoint and the cache" warn
+        cag-inspect -t small/big.kvc
     '
     one_line cag-build 'free'
 }
