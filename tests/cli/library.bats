@@ -5,7 +5,8 @@
 bats_require_minimum_version 1.5.0
 
 setup_file() {
-    [ "${CAG_MODE:-release}" = release ] || skip "the release build is installed"
+    export mode=${CAG_MODE:-release}
+    [ "$mode" = release ] || return 0
     export top="$BATS_TEST_DIRNAME/../.." root="$BATS_FILE_TMPDIR/root"
     export HOME="$BATS_FILE_TMPDIR" LC_ALL=C.UTF-8
     unset "${!CAG_@}" "${!MAKE@}" MFLAGS DESTDIR XDG_CACHE_HOME HF_HOME
@@ -18,6 +19,7 @@ setup_file() {
 }
 
 setup() {
+    [ "$mode" = release ] || skip "the release build is what is installed"
     cd "$BATS_FILE_TMPDIR" || return 1
     flags="-Wall -Wextra -Wpedantic -Werror"
 }
