@@ -63,13 +63,14 @@ void ask_print_usage(const cag_kb *kb, const cag_answer *a)
 {
     const cag_kvc_info *i = cag_kvc_get_info(cag_kb_get_kvc(kb));
     char mapped[UI_TEXT], private[UI_TEXT], verified[UI_TEXT + 64];
+    char device[UI_TEXT];
     int64_t more = a->n_generated - 1;
 
     fprintf(stderr,
             "%s: %lld cached + %lld prompt tokens, %lld generated "
             "(%lld of %lld guessed); load "
             "%.3f s, question %.3f s, first token %.3f s, %.1f tokens/s; "
-            "cache %s %s mapped, %s private; verified: %s; %s, %s\n",
+            "cache %s %s mapped, %s private; verified: %s; %s, %s; %s",
             ui.tool, (long long)a->n_cached, (long long)a->n_prompt,
             (long long)a->n_generated, (long long)a->n_accepted,
             (long long)a->n_drafted, cag_kb_load_s(kb), a->prefill_s,
@@ -78,7 +79,11 @@ void ask_print_usage(const cag_kb *kb, const cag_answer *a)
             i->codec, ui_size(mapped, cag_kb_mapped_bytes(kb)),
             ui_size(private, cag_kb_private_bytes(kb)),
             say_verified(verified, sizeof verified, kb), cag_kb_device(kb),
-            cag_kb_kernels(kb));
+            cag_kb_kernels(kb), ui_clean(cag_kb_note(kb)));
+    if (cag_kb_device_bytes(kb))
+        fprintf(stderr, "; %s of its memory in use",
+                ui_size(device, cag_kb_device_bytes(kb)));
+    putc('\n', stderr);
 }
 
 static int append_log(const char *path, const char *line)

@@ -125,7 +125,8 @@ int bench_probe(int argc, char **argv)
         opt_fail("no ids: use --ids FILE");
 
     cag_engine_opts eo = {
-        .device = o.device, .n_thread = o.n_thread, .chunk = o.chunk,
+        .device = o.device, .plugin = places_plugin(),
+        .n_thread = o.n_thread, .chunk = o.chunk,
         .precision = o.precision == 1 ? CAG_PRECISION_EXACT
                                       : CAG_PRECISION_DEFAULT,
         .kv_f32 = o.kv == 1

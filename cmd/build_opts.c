@@ -204,6 +204,7 @@ int build_fill(cag_build_opts *b)
     b->chat_template = cli.template_name;
     b->codec = codecs[cli.codec];
     b->engine.device = cli.device;
+    b->engine.plugin = places_plugin();
     b->engine.n_thread = cli.n_thread;
     b->engine.chunk = cli.chunk;
     b->engine.precision = cli.precision == 1 ? CAG_PRECISION_EXACT

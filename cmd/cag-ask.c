@@ -112,6 +112,7 @@ static void fill(struct ask_opts *a)
     a->kb.no_weights = o.dry_run;
     a->kb.n_ctx = o.n_ctx;
     a->kb.engine.device = o.device;
+    a->kb.engine.plugin = places_plugin();
     a->kb.engine.n_thread = o.n_thread;
     a->kb.engine.precision = o.precision == 1 ? CAG_PRECISION_EXACT
                                               : CAG_PRECISION_DEFAULT;

@@ -301,6 +301,7 @@ static int measure(unsigned what, const char *kvc)
     b.n_gen = o.n_gen;
     b.tmp_dir = o.tmp_dir;
     b.engine.device = o.device;
+    b.engine.plugin = places_plugin();
     b.engine.n_thread = o.n_thread;
     b.engine.precision = o.precision == 1 ? CAG_PRECISION_EXACT
                                           : CAG_PRECISION_DEFAULT;

@@ -7,6 +7,7 @@
 
 #include <cag/backend.h>
 
+#include "cmd/places.h"
 #include "cmd/ui.h"
 
 static void line(const char *name, const char *value)
@@ -286,8 +287,23 @@ void inspect_sound(const cag_kvc *k)
     ui_json_end(&j);
 }
 
+struct cuda_lines {
+    struct ui_json *json;        /* NULL: as text */
+};
+
+static void cuda_line(void *ctx, const char *text)
+{
+    const struct cuda_lines *c = ctx;
+
+    if (c->json)
+        ui_json_str(c->json, NULL, text);
+    else
+        printf("  %s\n", ui_clean(text));
+}
+
 void inspect_devices(bool json)
 {
+    struct cuda_lines cuda = { NULL };
     const char *name;
     bool usable, chosen;
     struct ui_json j;
@@ -321,6 +337,14 @@ void inspect_devices(bool json)
         ui_json_bool(&j, "in_use", chosen);
         ui_json_end(&j);
     }
+    if (json) {
+        ui_json_end(&j);
+        ui_json_array(&j, "cuda");
+        cuda.json = &j;
+    } else {
+        puts("cuda");
+    }
+    cag_cuda_list(places_plugin(), cuda_line, &cuda);
     if (json) {
         ui_json_end(&j);
         ui_json_end(&j);

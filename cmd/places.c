@@ -75,6 +75,11 @@ const cag_places *places_get(void)
     return &p;
 }
 
+const char *places_plugin(void)
+{
+    return env("CAG_CUDA_PLUGIN");
+}
+
 int64_t places_now(void)
 {
     return (int64_t)time(NULL);

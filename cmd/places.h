@@ -9,6 +9,8 @@
 
 /* Filled once; the strings live as long as the program. */
 const cag_places *places_get(void);
+/* CAG_CUDA_PLUGIN: the CUDA plugin to use, or NULL: where it is installed. */
+const char *places_plugin(void);
 /* SOURCE_DATE_EPOCH if set (else -1), and the clock. */
 int64_t places_epoch(void);
 int64_t places_now(void);

@@ -22,6 +22,7 @@
 #include "util/mem.h"
 
 #define MAX_PARALLEL 256
+#define LONG_QUESTION 512    /* tokens */
 
 enum slot_state { SLOT_FREE, SLOT_RUNNING, SLOT_WAITING, SLOT_DONE };
 
@@ -340,6 +341,21 @@ static cag_status drain(struct batch *b, cag_error *err)
     return st;
 }
 
+/* As many rows at once as a GPU has memory for, at the size of a long
+ * question and its answer. */
+static void limit_to_memory(struct batch *b)
+{
+    int64_t n = (int64_t)b->kb->n_ids + LONG_QUESTION + b->o->params.max_tok;
+    int room;
+
+    if (!b->kb->engine)
+        return;
+    n = n < b->kb->n_ctx ? n : b->kb->n_ctx;
+    room = cag_engine_room(b->kb->engine, b->kb->prefix, (int)n);
+    if (room < b->parallel)
+        b->parallel = room > 1 ? room : 1;
+}
+
 static cag_status set_up(struct batch *b, cag_error *err)
 {
     int threads = b->kb->engine ? cag_engine_n_thread(b->kb->engine) : 1;
@@ -347,6 +363,7 @@ static cag_status set_up(struct batch *b, cag_error *err)
     b->parallel = b->o->parallel ? b->o->parallel : 8 * threads;
     if (b->parallel > MAX_PARALLEL)
         b->parallel = MAX_PARALLEL;
+    limit_to_memory(b);
     b->n_slot = 4 * b->parallel + 16;
     b->slot = mem_alloc_array((size_t)b->n_slot, sizeof *b->slot);
     b->step = mem_alloc_array((size_t)b->n_slot, sizeof *b->step);

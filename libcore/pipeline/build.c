@@ -259,7 +259,10 @@ static cag_status make(struct build_job *j, cag_error *err)
     if (st)
         return st;
     opts.kv_f32 = j->shape.elem_bytes == 4;
+    opts.max_memory = j->o->max_memory;
     st = cag_engine_new(j->model, &opts, &e, err);
+    if (!st)
+        note_device(&j->o->hooks, e);
     if (!st)
         st = build_job_provenance(j, cag_engine_numerics(e),
                                   cag_engine_device(e), err);

@@ -85,6 +85,7 @@ static cag_status open_engine(cag_kb *kb, const cag_kb_opts *o,
     st = cag_engine_new(kb->model, &e, &kb->engine, err);
     if (st)
         return st;
+    note_device(&kb->hooks, kb->engine);
     if (kb->hooks.progress)
         cag_engine_set_progress(kb->engine, kb->hooks.progress,
                                 kb->hooks.ctx);
@@ -168,6 +169,16 @@ const cag_kvc *cag_kb_get_kvc(const cag_kb *kb)
 const char *cag_kb_kernels(const cag_kb *kb)
 {
     return kb->engine ? cag_engine_kernels(kb->engine) : "none";
+}
+
+const char *cag_kb_note(const cag_kb *kb)
+{
+    return kb->engine ? cag_engine_note(kb->engine, NULL) : "";
+}
+
+uint64_t cag_kb_device_bytes(const cag_kb *kb)
+{
+    return kb->engine ? cag_engine_device_bytes(kb->engine) : 0;
 }
 
 const char *cag_kb_device(const cag_kb *kb)

@@ -28,6 +28,14 @@ double now_s(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
+void note_device(const cag_hooks *h, const cag_engine *e)
+{
+    bool warn;
+    const char *text = cag_engine_note(e, &warn);
+
+    note(h, warn ? CAG_NOTE_WARN : CAG_NOTE_DETAIL, "%s", text);
+}
+
 void notes_hashing(void *hooks, const char *path, uint64_t size_bytes)
 {
     note(hooks, CAG_NOTE_WAIT, "%s: reading %.1f GiB to make sure it is the "
