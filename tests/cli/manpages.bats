@@ -33,7 +33,9 @@ setup_file() {
     cp -r "$TOP/tests/golden/models/qwen3" $hub/snapshots/abc123
     (cd world && cag-build -q -m model.gguf -o handbook.kvc docs/ &&
         cp handbook.kvc kb.kvc && cp handbook.kvc old.kvc &&
-        cp handbook.kvc caches/)
+        cp handbook.kvc yesterday.kvc && cp handbook.kvc caches/ &&
+        cp messages.json chat.json &&
+        cag-bench load -q -r 1 --export-json old.json kb.kvc > /dev/null)
 }
 
 # Print block number $2 (from 1) of the EXAMPLES of page $1, mdoc undone.

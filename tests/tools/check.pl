@@ -17,6 +17,7 @@ my $harness = TAP::Harness->new({
     timer     => 1,
     verbosity => 0,
     failures  => 1,
+    comments  => 1,     # what a failed test said of itself
     merge     => 0,
 });
 my $all = $harness->runtests(@ARGV);
