@@ -74,8 +74,10 @@ DEMO_MODEL  = models/SmolLM2-135M-Instruct.Q4_1.gguf
 .SECONDARY:
 
 SHARED := $(if $(filter release,$(MODE)),$(B)/$(SONAME))
+# "make NVCC=" leaves it out
+PLUGIN := $(if $(NVCC),$(if $(filter release,$(MODE)),$(B)/libcag-cuda.so))
 
-all: $(BIN) $(B)/libcag.a $(SHARED) links ## build the tools and the library
+all: $(BIN) $(B)/libcag.a $(SHARED) $(PLUGIN) links ## build the tools, the library and, where nvcc is, the CUDA plugin
 
 # build/cag-build and friends are the release tools, whatever else is built
 links: $(BIN)
@@ -356,7 +358,7 @@ install: all $(COMPL) $(B)/cag.pc ## DESTDIR= PREFIX=/usr/local: all that a user
 	$(if $(SHARED),ln -sf libcag.so.$(VERSION) $(D)$(LIBDIR)/$(SONAME))
 	$(if $(SHARED),ln -sf $(SONAME) $(D)$(LIBDIR)/libcag.so)
 	if [ -f $(B)/libcag-cuda.so ]; then \
-	    install -m 644 $(B)/libcag-cuda.so $(D)$(LIBDIR); fi
+	    install -D -m 644 $(B)/libcag-cuda.so $(D)$(LIBDIR)/cag/libcag-cuda.so; fi
 	install -m 644 $(B)/cag.pc $(D)$(PCDIR)
 	install -m 644 include/cag.h $(D)$(INCDIR)
 	install -m 644 $(wildcard include/cag/*.h) $(D)$(INCDIR)/cag
@@ -374,7 +376,7 @@ install: all $(COMPL) $(B)/cag.pc ## DESTDIR= PREFIX=/usr/local: all that a user
 uninstall: ## remove what install put there
 	rm -f $(TOOLS:%=$(D)$(BINDIR)/%) $(D)$(LIBDIR)/libcag.a $(D)$(PCDIR)/cag.pc
 	rm -f $(D)$(LIBDIR)/libcag.so $(D)$(LIBDIR)/$(SONAME) $(D)$(LIBDIR)/libcag.so.$(VERSION) \
-	    $(D)$(LIBDIR)/libcag-cuda.so
+	    $(D)$(LIBDIR)/cag/libcag-cuda.so
 	rm -f $(TOOLS:%=$(D)$(BASHDIR)/%) $(TOOLS:%=$(D)$(ZSHDIR)/_%) $(TOOLS:%=$(D)$(FISHDIR)/%.fish)
 	rm -f $(D)$(INCDIR)/cag.h
 	rm -rf $(D)$(INCDIR)/cag $(D)$(DOCDIR)
