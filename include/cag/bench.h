@@ -12,6 +12,9 @@
  *   question_prefill                          seconds, cache already loaded
  *   first_token answer                        seconds from opening the cache
  *   first_token_uncached answer_uncached      the same, reading everything
+ *   answer_rate answer_rate_plain             tokens a second of that answer
+ *                                             with and without prompt lookup
+ *   answer_per_step                           tokens a step, with it
  *   decode_rate                               generated tokens a second; also
  *                                             without any prefix (context 0)
  *   batch_rate                                the same, batch questions at once

@@ -27,13 +27,44 @@ static cag_bench_figure figure(const char *name, const char *unit,
 
 /* ------------------------------------------------------------------ asking */
 
-enum { PREFILL, FIRST, ANSWER, FIRST_UNCACHED, ANSWER_UNCACHED, N_ASK };
+enum { PREFILL, FIRST, ANSWER, FIRST_UNCACHED, ANSWER_UNCACHED, RATE,
+       RATE_PLAIN, PER_STEP, N_ASK };
 
-/* Open, ask, and ask once more what is loaded now. */
+/* Ask a loaded cache, with and without guessing from the knowledge: the
+ * answer is the same, so the rates compare. */
+static cag_status ask_loaded(cag_kb *kb, const char *question,
+                             cag_ask_params *p, double t[N_ASK],
+                             cag_error *err)
+{
+    cag_status st = CAG_OK;
+
+    for (int plain = 0; !st && plain < 2; plain++) {
+        cag_answer a;
+
+        p->no_lookup = plain;
+        st = cag_kb_ask(kb, question, strlen(question), p, NULL, NULL, &a,
+                        err);
+        if (st)
+            break;
+        /* the first token is the prefill's */
+        if (a.n_generated > 1 && a.decode_s > 0)
+            t[plain ? RATE_PLAIN : RATE] =
+                (double)(a.n_generated - 1) / a.decode_s;
+        if (!plain) {
+            t[PREFILL] = a.prefill_s;
+            if (a.n_generated > 1)
+                t[PER_STEP] = (double)(a.n_generated - 1) /
+                              (double)(a.n_generated - 1 - a.n_accepted);
+        }
+        cag_answer_release(&a);
+    }
+    return st;
+}
+
+/* Open and ask; t[first] and t[answer] count from the opening. */
 static cag_status ask_once(struct bench_job *j, const struct bench_case *c,
                            const char *question, bool no_cache,
-                           double *prefill, double *first, double *answer,
-                           cag_error *err)
+                           double t[N_ASK], cag_error *err)
 {
     cag_ask_params p;
     cag_answer a;
@@ -50,17 +81,14 @@ static cag_status ask_once(struct bench_job *j, const struct bench_case *c,
         st = cag_kb_ask(kb, question, strlen(question), &p, NULL, NULL, &a,
                         err);
     if (!st) {
-        *answer = now_s() - start;
-        *first = *answer - a.decode_s;
+        double answer = now_s() - start;
+
+        t[no_cache ? ANSWER_UNCACHED : ANSWER] = answer;
+        t[no_cache ? FIRST_UNCACHED : FIRST] = answer - a.decode_s;
         cag_answer_release(&a);
     }
     if (!st && !no_cache)
-        st = cag_kb_ask(kb, question, strlen(question), &p, NULL, NULL, &a,
-                        err);
-    if (!st && !no_cache) {
-        *prefill = a.prefill_s;
-        cag_answer_release(&a);
-    }
+        st = ask_loaded(kb, question, &p, t, err);
     cag_kb_close(kb);
     return st;
 }
@@ -70,7 +98,9 @@ cag_status bench_ask(struct bench_job *j, struct bench_case *c,
 {
     static const char *const names[] = { "question_prefill", "first_token",
                                          "answer", "first_token_uncached",
-                                         "answer_uncached" };
+                                         "answer_uncached", "answer_rate",
+                                         "answer_rate_plain",
+                                         "answer_per_step" };
     const cag_bench_opts *o = j->o;
     struct bench_series s[N_ASK] = { { NULL, 0, 0 } };
     cag_status st = CAG_OK;
@@ -83,18 +113,20 @@ cag_status bench_ask(struct bench_job *j, struct bench_case *c,
 
         st = bench_cancelled(j, "questions", err);
         if (!st)
-            st = ask_once(j, c, q, false, &t[PREFILL], &t[FIRST], &t[ANSWER],
-                          err);
+            st = ask_once(j, c, q, false, t, err);
         /* reading everything needs no warming up */
         if (!st && i >= 0)
-            st = ask_once(j, c, q, true, NULL, &t[FIRST_UNCACHED],
-                          &t[ANSWER_UNCACHED], err);
+            st = ask_once(j, c, q, true, t, err);
         for (int k = 0; !st && i >= 0 && k < N_ASK; k++)
-            bench_series_add(&s[k], t[k]);
+            if (t[k] > 0)      /* an answer of one token has no rate */
+                bench_series_add(&s[k], t[k]);
     }
     for (int i = 0; !st && i < N_ASK; i++) {
-        cag_bench_figure f = figure(names[i], "s", c->n_tok,
-                                    CAG_BENCH_LOWER);
+        bool rate = i >= RATE;
+        cag_bench_figure f = figure(names[i], i == PER_STEP ? "tokens"
+                                              : rate ? "tokens/s" : "s",
+                                    c->n_tok, rate ? CAG_BENCH_HIGHER
+                                                   : CAG_BENCH_LOWER);
         snprintf(f.state, sizeof f.state, "warm");
         st = bench_add(j->r, &f, &s[i], err);
     }
