@@ -68,6 +68,7 @@ struct product {
     struct out_mat mat[MAX_MATS];
     bool           swiglu;     /* mats are gate and up; gate = silu(g) * u */
     bool           rows;       /* row kernels, not gemm */
+    int            n_wanted;   /* the head: rows whose logits are wanted */
 };
 
 static int units_of(int n_out)
@@ -446,11 +447,12 @@ static void head_range(void *ctx, int thread, int64_t begin, int64_t end)
     const struct pass *p = pr->p;
     const struct cpu *c = p->c;
     const struct out_mat *m = &pr->mat[0];
-    int n = p->n_row - p->r0;
+    int n = pr->n_wanted;
     float *slice = c->thread[thread].slice;
 
     for (int row0 = (int)begin * GEMM_ROW_GRID; row0 < m->w.n_out &&
          row0 < (int)end * GEMM_ROW_GRID; row0 += HEAD_SLICE) {
+        int r = p->r0;
         int rows = m->w.n_out - row0, left = (int)end * GEMM_ROW_GRID - row0;
         struct kmat w = m->w;
         rows = rows < left ? rows : left;
@@ -462,13 +464,30 @@ static void head_range(void *ctx, int thread, int64_t begin, int64_t end)
             c->k->rows(slice, HEAD_SLICE, m->xq + (size_t)t * m->xq_stride,
                        m->xq_stride, g, &w, 0, rows, c->exact);
             for (int i = 0; i < g; i++) {
-                float *out = p->row[p->r0 + t + i].logits;
-                if (out != NULL)
-                    memcpy(out + row0, slice + (size_t)i * HEAD_SLICE,
-                           (size_t)rows * sizeof *out);
+                while (p->row[r].logits == NULL)
+                    r++;
+                memcpy(p->row[r++].logits + row0,
+                       slice + (size_t)i * HEAD_SLICE,
+                       (size_t)rows * sizeof *slice);
             }
         }
     }
+}
+
+/* Close the gaps that rows whose logits nobody wants leave in the input. */
+static int keep_wanted(const struct pass *p, const struct out_mat *m)
+{
+    int n = 0;
+
+    for (int r = p->r0; r < p->n_row; r++) {
+        if (p->row[r].logits == NULL)
+            continue;
+        if (n != r - p->r0)
+            memcpy(m->xq + (size_t)n * m->xq_stride,
+                   m->xq + (size_t)(r - p->r0) * m->xq_stride, m->xq_stride);
+        n++;
+    }
+    return n;
 }
 
 /* Logits of the active rows; always by the row kernels. */
@@ -482,6 +501,7 @@ static void head(struct pass *p)
     product_add(&pr, &c->w->head, NULL, 0);
     pr.rows = true;
     stage_run(&st);
+    pr.n_wanted = keep_wanted(p, &pr.mat[0]);
     pool_run(c->pool, head_range, &pr, units_of(pr.mat[0].w.n_out),
              HEAD_SLICE / GEMM_ROW_GRID);
 }

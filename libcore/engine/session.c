@@ -152,59 +152,98 @@ static bool prefill_progress(void *ctx, int layer, int n_layer)
                           (uint64_t)p->done + part, (uint64_t)p->total);
 }
 
-static cag_status prefill(cag_session *s, const int32_t *ids, int n_ids,
-                          float *logits, cag_error *err)
+/* The next rows of prompts, from token *at of prompt *i on, which advance. */
+static int prompt_rows(cag_engine *e, const cag_step *step, int n, int *i,
+                       int *at)
 {
-    cag_engine *e = s->engine;
-    struct prefill_progress progress = { e, 0, 0, n_ids };
+    int row = 0;
+
+    while (*i < n && row < e->chunk) {
+        const cag_step *p = &step[*i];
+        int last = *at + 1 == p->n_ids;
+
+        e->row[row++] = (struct forward_row){
+            p->session->kv, p->session->n_tok + *at, p->ids[*at],
+            last && p->logits != NULL ? p->session->logits : NULL
+        };
+        *at = last ? 0 : *at + 1;
+        *i += last;
+    }
+    return row;
+}
+
+/* Prompts whose logits are not NULL get them. */
+static cag_status prefill(cag_engine *e, const cag_step *step, int n,
+                          int total, cag_error *err)
+{
+    struct prefill_progress progress = { e, 0, 0, total };
     struct forward_req req = { FORWARD_PROMPT, 0, e->row, NULL, NULL };
 
     if (e->progress != NULL) {
         req.progress = prefill_progress;
         req.ctx = &progress;
     }
-    for (int i = 0; i < n_ids; i += req.n_row) {
-        req.n_row = n_ids - i < e->chunk ? n_ids - i : e->chunk;
-        for (int r = 0; r < req.n_row; r++)
-            e->row[r] = (struct forward_row){ s->kv, s->n_tok + i + r,
-                                              ids[i + r], NULL };
-        if (i + req.n_row == n_ids)
-            e->row[req.n_row - 1].logits = logits;
-        progress.done = i;
+    for (int i = 0, at = 0; i < n; progress.done += req.n_row) {
+        req.n_row = prompt_rows(e, step, n, &i, &at);
         progress.chunk = req.n_row;
         cag_status st = e->backend->ops->forward(e->backend, &req, err);
         if (st != CAG_OK)
             return st;
     }
     if (e->progress != NULL)
-        e->progress(e->progress_ctx, "prefill", (uint64_t)n_ids,
-                    (uint64_t)n_ids);
+        e->progress(e->progress_ctx, "prefill", (uint64_t)total,
+                    (uint64_t)total);
     return CAG_OK;
+}
+
+static cag_status check_prompt(const cag_step *p, cag_error *err)
+{
+    cag_status st = CAG_OK;
+
+    if (p->n_ids < 1)
+        return cag_fail(err, CAG_E_USAGE, NULL, -1,
+                        "%d token ids, expected at least 1", p->n_ids);
+    for (int i = 0; st == CAG_OK && i < p->n_ids; i++)
+        st = check_id(p->session, p->ids[i], err);
+    return st == CAG_OK ? check_append(p->session, p->n_ids, err) : st;
+}
+
+static cag_status run_prompts(cag_step *step, int n, cag_error *err)
+{
+    cag_engine *e = step[0].session->engine;
+    cag_status st = CAG_OK;
+    int64_t total = 0;
+
+    for (int i = 0; st == CAG_OK && i < n; i++) {
+        st = check_prompt(&step[i], err);
+        total += step[i].n_ids;
+    }
+    if (st == CAG_OK && total > INT32_MAX)
+        st = cag_fail(err, CAG_E_LIMIT, NULL, -1, "%lld token ids at once",
+                      (long long)total);
+    if (st != CAG_OK)
+        return st;
+    st = prefill(e, step, n, (int)total, err);
+    for (int i = 0; i < n; i++) {
+        cag_session *s = step[i].session;
+
+        if (st != CAG_OK)
+            ops_of(s)->kv_truncate(s->kv, s->n_tok);
+        else
+            s->n_tok += step[i].n_ids;
+    }
+    return st;
 }
 
 cag_status cag_session_prefill(cag_session *s, const int32_t *ids, int n_ids,
                                const float **logits, cag_error *err)
 {
-    cag_status st = CAG_OK;
+    cag_step step = { s, ids, n_ids, logits != NULL ? s->logits : NULL };
+    cag_status st = run_prompts(&step, 1, err);
 
-    if (n_ids < 1)
-        return cag_fail(err, CAG_E_USAGE, NULL, -1,
-                        "%d token ids, expected at least 1", n_ids);
-    for (int i = 0; st == CAG_OK && i < n_ids; i++)
-        st = check_id(s, ids[i], err);
-    if (st == CAG_OK)
-        st = check_append(s, n_ids, err);
-    if (st != CAG_OK)
-        return st;
-    st = prefill(s, ids, n_ids, logits != NULL ? s->logits : NULL, err);
-    if (st != CAG_OK) {
-        ops_of(s)->kv_truncate(s->kv, s->n_tok);
-        return st;
-    }
-    s->n_tok += n_ids;
-    if (logits != NULL)
+    if (st == CAG_OK && logits != NULL)
         *logits = s->logits;
-    return CAG_OK;
+    return st;
 }
 
 /* -------------------------------------------------------------------- step */
@@ -242,19 +281,15 @@ static cag_status check_one(cag_session *s, const int32_t *id, int n,
     return st == CAG_OK ? check_append(s, n, err) : st;
 }
 
-static cag_status check_step(const struct steps *a, cag_error *err)
+static cag_status check_sessions(const struct steps *a, cag_error *err)
 {
-    cag_status st = CAG_OK;
-
     if (a->n < 1)
         return cag_fail(err, CAG_E_USAGE, NULL, -1,
                         "a step of %d sessions, expected at least 1", a->n);
     cag_engine *e = session_at(a, 0)->engine;
     uint64_t stamp = ++e->stamp;
-    for (int i = 0; st == CAG_OK && i < a->n; i++) {
+    for (int i = 0; i < a->n; i++) {
         cag_session *s = session_at(a, i);
-        int n;
-        const int32_t *id = ids_at(a, i, &n);
 
         if (s->engine != e)
             return cag_fail(err, CAG_E_USAGE, NULL, -1,
@@ -264,7 +299,19 @@ static cag_status check_step(const struct steps *a, cag_error *err)
             return cag_fail(err, CAG_E_USAGE, NULL, -1,
                             "a session appears twice in one step");
         s->stamp = stamp;
-        st = check_one(s, id, n, err);
+    }
+    return CAG_OK;
+}
+
+static cag_status check_step(const struct steps *a, cag_error *err)
+{
+    cag_status st = check_sessions(a, err);
+
+    for (int i = 0; st == CAG_OK && i < a->n; i++) {
+        int n;
+        const int32_t *id = ids_at(a, i, &n);
+
+        st = check_one(session_at(a, i), id, n, err);
     }
     return st;
 }
@@ -356,6 +403,16 @@ cag_status cag_session_verify(cag_step *steps, int n, cag_error *err)
     for (int i = 0; st == CAG_OK && i < n; i++)
         steps[i].logits = steps[i].session->logits;
     return st;
+}
+
+cag_status cag_session_prefill_many(cag_step *step, int n, cag_error *err)
+{
+    struct steps a = { NULL, NULL, step, n };
+    cag_status st = check_sessions(&a, err);
+
+    for (int i = 0; st == CAG_OK && i < n; i++)
+        step[i].logits = step[i].session->logits;
+    return st == CAG_OK ? run_prompts(step, n, err) : st;
 }
 
 /* --------------------------------------------------------- export, import */

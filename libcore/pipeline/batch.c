@@ -48,6 +48,7 @@ struct batch {
     bool                  jsonl_in, jsonl_out, know_format, end, stop;
     struct known          known;
     cag_step             *step;     /* [n_slot] scratch of a step           */
+    struct turn         **new_turn;
     int                  *step_slot;
 };
 
@@ -171,8 +172,8 @@ static cag_status run_row(struct batch *b, struct slot *s, cag_error *err)
                                 s->row.size, s->row.params.think, &ids, &why);
     if (!st) {
         b->r->n_prompt += (int64_t)ids.n;
-        st = turn_start(&s->turn, b->kb, ids.id, ids.n, &s->row.params, NULL,
-                        NULL, &why);
+        st = turn_prepare(&s->turn, b->kb, ids.id, ids.n, &s->row.params,
+                          NULL, NULL, &why);
     }
     cag_ids_free(&ids);
     if (st)
@@ -180,7 +181,7 @@ static cag_status run_row(struct batch *b, struct slot *s, cag_error *err)
                                 : cag_error_copy(err, &why);
     s->state = SLOT_RUNNING;
     b->n_running++;
-    return s->turn.finish ? finish_turn(b, s, err) : CAG_OK;
+    return CAG_OK;
 }
 
 static cag_status start_row(struct batch *b, struct slot *s, cag_error *err)
@@ -269,6 +270,25 @@ static cag_status fill(struct batch *b, cag_error *err)
         if (!st && s->state == SLOT_DONE)
             break;
     }
+    return st;
+}
+
+/* Read the questions that were not read yet, together. */
+static cag_status begin(struct batch *b, cag_error *err)
+{
+    cag_status st = CAG_OK;
+    int n = 0;
+
+    for (int i = 0; i < b->n_slot; i++)
+        if (b->slot[i].state == SLOT_RUNNING && !b->slot[i].turn.n_generated) {
+            b->new_turn[n] = &b->slot[i].turn;
+            b->step_slot[n++] = i;
+        }
+    if (n)
+        st = turn_begin(b->new_turn, b->step, n, err);
+    for (int i = 0; i < n && !st; i++)
+        if (b->new_turn[i]->finish)
+            st = finish_turn(b, &b->slot[b->step_slot[i]], err);
     return st;
 }
 
@@ -367,8 +387,9 @@ static cag_status set_up(struct batch *b, cag_error *err)
     b->n_slot = 4 * b->parallel + 16;
     b->slot = mem_alloc_array((size_t)b->n_slot, sizeof *b->slot);
     b->step = mem_alloc_array((size_t)b->n_slot, sizeof *b->step);
+    b->new_turn = mem_alloc_array((size_t)b->n_slot, sizeof *b->new_turn);
     b->step_slot = mem_alloc_array((size_t)b->n_slot, sizeof *b->step_slot);
-    if (!b->slot || !b->step || !b->step_slot)
+    if (!b->slot || !b->step || !b->new_turn || !b->step_slot)
         return cag_fail_nomem(err, "batch");
     return known_init(&b->known, b->o->done, b->o->done_size, err);
 }
@@ -387,6 +408,8 @@ cag_status cag_kb_batch(cag_kb *kb, const cag_batch_opts *o, cag_line_fn in,
     while (!st && !b.stop && (!b.end || b.n_used)) {
         st = fill(&b, err);
         if (!st)
+            st = begin(&b, err);
+        if (!st)
             st = step(&b, err);
         if (!st)
             st = drain(&b, err);
@@ -403,6 +426,7 @@ cag_status cag_kb_batch(cag_kb *kb, const cag_batch_opts *o, cag_line_fn in,
     }
     mem_free(b.slot);
     mem_free(b.step);
+    mem_free(b.new_turn);
     mem_free(b.step_slot);
     known_release(&b.known);
     r->seconds = now_s() - start;

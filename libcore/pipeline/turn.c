@@ -65,12 +65,11 @@ static bool opens_think(const char *suffix)
     return last && !strstr(last, "</think>");
 }
 
-cag_status turn_start(struct turn *t, cag_kb *kb, const int32_t *ids,
-                      size_t n_ids, const cag_ask_params *p,
-                      cag_text_fn fn, void *ctx, cag_error *err)
+cag_status turn_prepare(struct turn *t, cag_kb *kb, const int32_t *ids,
+                        size_t n_ids, const cag_ask_params *p,
+                        cag_text_fn fn, void *ctx, cag_error *err)
 {
     int64_t used = (int64_t)kb->n_ids + (int64_t)n_ids;
-    const float *logits;
     cag_status st;
 
     memset(t, 0, sizeof *t);
@@ -99,15 +98,40 @@ cag_status turn_start(struct turn *t, cag_kb *kb, const int32_t *ids,
         lookup_add(&t->lookup, ids, n_ids);
     if (!st)
         st = kb_session(kb, (int64_t)n_ids + t->room, &t->session, err);
-    if (!st)
-        st = cag_session_prefill(t->session, ids, (int)n_ids, &logits, err);
-    if (!st) {
-        t->prefill_s = now_s() - t->start_s;
-        st = pick(t, logits, err);
-    }
 out:
     if (st)
         turn_release(t);
+    return st;
+}
+
+cag_status turn_begin(struct turn *const *t, cag_step *step, int n,
+                      cag_error *err)
+{
+    cag_status st;
+
+    for (int i = 0; i < n; i++)      /* lookup has the question's tokens */
+        step[i] = (cag_step){ t[i]->session, t[i]->lookup.own,
+                              (int)t[i]->n_prompt, NULL };
+    st = cag_session_prefill_many(step, n, err);
+    for (int i = 0; i < n && !st; i++) {
+        t[i]->prefill_s = now_s() - t[i]->start_s;
+        st = pick(t[i], step[i].logits, err);
+    }
+    return st;
+}
+
+cag_status turn_start(struct turn *t, cag_kb *kb, const int32_t *ids,
+                      size_t n_ids, const cag_ask_params *p,
+                      cag_text_fn fn, void *ctx, cag_error *err)
+{
+    cag_step step;
+    cag_status st = turn_prepare(t, kb, ids, n_ids, p, fn, ctx, err);
+
+    if (!st) {
+        st = turn_begin(&t, &step, 1, err);
+        if (st)
+            turn_release(t);
+    }
     return st;
 }
 

@@ -36,6 +36,14 @@ struct turn {
 cag_status turn_start(struct turn *t, cag_kb *kb, const int32_t *ids,
                       size_t n_ids, const cag_ask_params *p,
                       cag_text_fn fn, void *ctx, cag_error *err);
+/* The same in two parts, so that several questions can be read together:
+ * all but the reading, and that of n prepared turns of one kb.  After an
+ * error of turn_begin the turns are the caller's to release. */
+cag_status turn_prepare(struct turn *t, cag_kb *kb, const int32_t *ids,
+                        size_t n_ids, const cag_ask_params *p,
+                        cag_text_fn fn, void *ctx, cag_error *err);
+cag_status turn_begin(struct turn *const *t, cag_step *step, int n,
+                      cag_error *err);
 /* What to feed next, with at most n_guess guesses (greedy turns only). */
 void       turn_step(struct turn *t, int n_guess, cag_step *step);
 /* Feed it; the sessions' next logits are in step.  Guesses are given up when

@@ -352,6 +352,48 @@ static void guesses(void **state)
     cag_engine_free(e);
 }
 
+/* Prompts read together, over the ends of passes: each equals itself alone. */
+static void together(void **state)
+{
+    enum { N = 5 };
+    static const int length[N] = { 3, 70, 1, 29, 14 };
+    cag_engine *e = engine(2, 32);
+    cag_session *alone = mt_session(e, NULL, 200);
+    size_t bytes = (size_t)mt_vocab(m) * sizeof(float);
+    const float *logits;
+    cag_step p[N];
+
+    (void)state;
+    for (int i = 0; i < N; i++)
+        p[i] = (cag_step){ mt_session(e, NULL, 100), ids + 40 * i, length[i],
+                           NULL };
+    p[1].n_ids = 101;
+    REFUSED(cag_session_prefill_many(p, N, err), CAG_E_LIMIT, "0 of 100");
+    p[1].n_ids = 0;
+    REFUSED(cag_session_prefill_many(p, N, err), CAG_E_USAGE, "0 token ids");
+    p[1].n_ids = length[1];
+    REFUSED(cag_session_prefill_many(p, 0, err), CAG_E_USAGE, "at least 1");
+    for (int turn = 0; turn < 2; turn++) {
+        int k = turn == 0 ? N : 1;
+
+        assert_int_equal(cag_session_n_tok(p[0].session), 3 * turn);
+        OK(cag_session_prefill_many(p, k, err));
+        for (int i = 0; i < k; i++) {
+            OK(cag_session_truncate(alone, 0, err));
+            for (int t = 0; t <= turn; t++)
+                OK(cag_session_prefill(alone, ids + 40 * i, length[i],
+                                       &logits, err));
+            assert_memory_equal(p[i].logits, logits, bytes);
+        }
+    }
+    cag_step twice[2] = { p[0], p[0] };
+    REFUSED(cag_session_prefill_many(twice, 2, err), CAG_E_USAGE, "twice");
+    for (int i = 0; i < N; i++)
+        cag_session_free(p[i].session);
+    cag_session_free(alone);
+    cag_engine_free(e);
+}
+
 static void bad_guesses(void **state)
 {
     cag_engine *e = engine(1, 16);
@@ -458,6 +500,7 @@ int main(void)
         cmocka_unit_test(bad_steps),  cmocka_unit_test(cancel),
         cmocka_unit_test(overflow),   cmocka_unit_test(many),
         cmocka_unit_test(guesses),    cmocka_unit_test(bad_guesses),
+        cmocka_unit_test(together),
         cmocka_unit_test(no_memory),  cmocka_unit_test(no_heap),
     };
 
