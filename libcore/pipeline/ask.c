@@ -72,12 +72,7 @@ void cag_chat_free(cag_chat *c)
 
 void cag_chat_reset(cag_chat *c)
 {
-    jv *fresh = jv_new_array();
-
-    if (!fresh)
-        return;           /* the old turns stay: nothing is lost */
-    jv_free(c->messages);
-    c->messages = fresh;
+    jv_clear(c->messages);
 }
 
 static bool add_turn(jv *messages, const char *role, const char *text,

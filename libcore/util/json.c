@@ -445,6 +445,11 @@ bool jv_set(jv *object, const char *key, jv *value)
     return json_object_set_new(raw(object), key, raw(value)) == 0;
 }
 
+void jv_clear(jv *array)
+{
+    json_array_clear(raw(array));
+}
+
 bool jv_append(jv *array, jv *value)
 {
     watch();

@@ -70,6 +70,7 @@ jv  *jv_new_null(void);
 jv  *jv_copy(const jv *v);                  /* deep */
 bool jv_set(jv *object, const char *key, jv *value);
 bool jv_append(jv *array, jv *value);
+void jv_clear(jv *array);                   /* cannot fail */
 void jv_remove(jv *object, const char *key);
 bool jv_set_str(jv *object, const char *key, const char *s);
 bool jv_set_int(jv *object, const char *key, int64_t v);
