@@ -143,7 +143,12 @@ $(B)/tests/%: $(B)/obj/tests/%.o $(B)/libcag.a
 	$(Q)$(CC) $(CFLAGS) $(SAN) $(LDFLAGS) -o $@ $(filter %.o,$^) \
 	    $(filter %libcmd.a,$^) $(filter %libcag.a,$^) -lcmocka $(CORE_LIBS)
 
-tests: $(UNIT_BIN) ## build the test programs
+tests: $(UNIT_BIN) $(B)/check_cuda ## build the test programs
+
+# measures a GPU; built here, run there
+$(B)/check_cuda: $(B)/obj/tests/cuda/check_cuda.o $(B)/libcag.a
+	$(say) LD $@
+	$(Q)$(CC) $(CFLAGS) $(SAN) $(LDFLAGS) -o $@ $^ $(CORE_LIBS)
 
 # --- CUDA -----------------------------------------------------------------
 #
@@ -258,6 +263,9 @@ check-long: deps model ## check with the long loops, distcheck, a minute per fuz
 
 sanitize: ## all tests under ASan and UBSan
 	@$(MAKE) MODE=san check
+
+check-cuda: ## prove and measure a GPU here; wants make cuda tests before
+	@CAG_BIN=$(CURDIR)/$(B) tests/cuda/check_cuda.sh
 
 lint: all ## layers, symbols, banned calls, headers, man pages
 	@CAG_BIN=$(CURDIR)/$(B) perl tests/tools/check.pl 2 $(LINT)
@@ -413,6 +421,6 @@ clean: ## remove build/
 -include $(LIB_OBJ:.o=.d) $(CMD_ALL:%.c=$(B)/obj/%.d) \
     $(UNIT_SRC:%.c=$(B)/obj/%.d) $(FUZZ_SRC:%.c=$(B)/obj/%.d)
 
-.PHONY: all links cuda print-nvcc tests deps model check check-run \
+.PHONY: check-cuda all links cuda print-nvcc tests deps model check check-run \
     check-long sanitize lint replays replay fuzz demo format compdb info install \
     uninstall dist distcheck deb help clean FORCE

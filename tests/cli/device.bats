@@ -58,3 +58,22 @@ setup() {
     [ "$status" -eq 64 ]
     [[ "$output" == *"unknown device 'gpu'"* ]]
 }
+
+@test "make check-cuda ends at once where there is no GPU, with one line" {
+    [ -x "$CAG_BIN/check_cuda" ] || skip "check_cuda is not built"
+    [ ! -e /proc/driver/nvidia/version ] || skip "there is a GPU"
+    CAG_CUDA_PLUGIN=/nowhere/x.so OUT=$PWD/out \
+        run sh "$root/tests/cuda/check_cuda.sh"
+    [ "$status" -eq 69 ]
+    [ "${#lines[@]}" -eq 1 ]
+    [[ "$output" == *"/nowhere/x.so"* || "$output" == *"cannot read"* ]]
+    [ ! -e out/tiny.json ]
+}
+
+@test "what check-cuda runs works on a CPU" {
+    [ -x "$CAG_BIN/check_cuda" ] || skip "check_cuda is not built"
+    run "$CAG_BIN/check_cuda" --tiny --device cpu out.json
+    [ "$status" -eq 0 ]
+    [ "$(grep -o '"step"' out.json | wc -l)" -ge 10 ]
+    [[ "$(cat out.json)" == *'"least_cosine":1.0'* ]]
+}
