@@ -262,7 +262,7 @@ static cag_status make(struct build_job *j, cag_error *err)
     opts.max_memory = j->o->max_memory;
     st = cag_engine_new(j->model, &opts, &e, err);
     if (!st)
-        note_device(&j->o->hooks, e);
+        notes_device(&j->o->hooks, e);
     if (!st)
         st = build_job_provenance(j, cag_engine_numerics(e),
                                   cag_engine_device(e), err);

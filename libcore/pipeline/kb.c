@@ -85,7 +85,7 @@ static cag_status open_engine(cag_kb *kb, const cag_kb_opts *o,
     st = cag_engine_new(kb->model, &e, &kb->engine, err);
     if (st)
         return st;
-    note_device(&kb->hooks, kb->engine);
+    notes_device(&kb->hooks, kb->engine);
     if (kb->hooks.progress)
         cag_engine_set_progress(kb->engine, kb->hooks.progress,
                                 kb->hooks.ctx);

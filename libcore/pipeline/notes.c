@@ -28,7 +28,7 @@ double now_s(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-void note_device(const cag_hooks *h, const cag_engine *e)
+void notes_device(const cag_hooks *h, const cag_engine *e)
 {
     bool warn;
     const char *text = cag_engine_note(e, &warn);

@@ -11,7 +11,7 @@ void note(const cag_hooks *h, cag_note kind, const char *fmt, ...)
 
 /* For fingerprint_memory.announce with ctx = the hooks (may be NULL). */
 /* Which device and why: a warning when a GPU could not be used. */
-void note_device(const cag_hooks *h, const cag_engine *e);
+void notes_device(const cag_hooks *h, const cag_engine *e);
 void notes_hashing(void *hooks, const char *path, uint64_t size_bytes);
 
 /* Seconds on a monotonic clock, for the reports. */
