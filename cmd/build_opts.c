@@ -188,6 +188,8 @@ static void check_template_name(void)
 
 int build_fill(cag_build_opts *b)
 {
+    /* these live as long as the program */
+    static const char *system_text, *template_text;
     cag_error err = CAG_ERROR_INIT;
 
     cag_build_opts_init(b);
@@ -236,11 +238,13 @@ int build_fill(cag_build_opts *b)
                  "other");
     if (cli.template_name)
         check_template_name();
-    if (cli.system_file &&
-        cag_read_text(cli.system_file, &b->system, &err) != CAG_OK)
+    if ((cli.system_file &&
+         cag_read_text(cli.system_file, &system_text, &err) != CAG_OK) ||
+        (cli.template_file &&
+         cag_read_text(cli.template_file, &template_text, &err) != CAG_OK))
         return ui_error(&err);
-    if (cli.template_file &&
-        cag_read_text(cli.template_file, &b->chat_template_text, &err) != CAG_OK)
-        return ui_error(&err);
+    if (system_text)
+        b->system = system_text;
+    b->chat_template_text = template_text;
     return UI_OK;
 }

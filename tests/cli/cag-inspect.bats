@@ -212,5 +212,6 @@ setup() {
     cag-inspect --text kb.kvc >/dev/full 2>err || rc=$?
     [ "$rc" -eq 74 ]
     cag-inspect --tokens kb.kvc | head -n 1
-    [ "${PIPESTATUS[0]}" -eq 0 ] || [ "${PIPESTATUS[0]}" -eq 141 ]
+    rc=${PIPESTATUS[0]}
+    [ "$rc" -eq 0 ] || [ "$rc" -eq 141 ]
 }
