@@ -9,6 +9,7 @@
 #include "util/error.h"
 #include "util/json.h"
 #include "util/mem.h"
+#include "util/text.h"
 
 static cag_status run(cag_kb *kb, const cag_ids *ids, const cag_ask_params *p,
                       cag_text_fn fn, void *ctx, cag_answer *out,
@@ -44,21 +45,17 @@ cag_status cag_kb_ask(cag_kb *kb, const char *question, size_t size,
 
 struct cag_chat {
     cag_kb *kb;
-    jv     *messages;     /* turns after the knowledge: user, assistant, ... */
+    jv     *messages;     /* turns after the knowledge: user, assistant, ...;
+                             NULL before the first */
 };
 
 cag_status cag_chat_new(cag_kb *kb, cag_chat **out, cag_error *err)
 {
     cag_chat *c = mem_zalloc(sizeof *c);
 
-    if (c) {
-        c->kb = kb;
-        c->messages = jv_new_array();
-    }
-    if (!c || !c->messages) {
-        mem_free(c);
+    if (!c)
         return cag_fail_nomem(err, "conversation");
-    }
+    c->kb = kb;
     *out = c;
     return CAG_OK;
 }
@@ -93,18 +90,23 @@ cag_status cag_chat_ask(cag_chat *c, const char *question, size_t size,
 {
     cag_ids ids = CAG_IDS_INIT;
     jv *turns = NULL;
+    size_t bad;
     cag_status st;
 
     memset(out, 0, sizeof *out);
+    if (!utf8_valid(question, size, &bad))
+        return cag_fail(err, CAG_E_FORMAT, NULL, (int64_t)bad,
+                        "the question is not valid UTF-8 (byte %zu)", bad);
+    /* what the conversation will be once this turn has succeeded */
+    turns = c->messages ? jv_copy(c->messages) : jv_new_array();
+    if (!turns || !add_turn(turns, "user", question, size)) {
+        st = cag_fail_nomem(err, "conversation");
+        goto out;
+    }
     if (jv_count(c->messages) == 0) {
         st = prompt_question_encode(&c->kb->tail, c->kb->tok, question, size,
                                     p->think, &ids, err);
     } else {
-        turns = jv_copy(c->messages);
-        if (!turns || !add_turn(turns, "user", question, size)) {
-            st = cag_fail_nomem(err, "conversation");
-            goto out;
-        }
         st = prompt_chat_encode(&c->kb->tail, c->kb->tok, turns, p->think, &ids,
                                 err);
     }
@@ -116,9 +118,13 @@ cag_status cag_chat_ask(cag_chat *c, const char *question, size_t size,
                       "the conversation is full (%zu tokens after %zu of "
                       "knowledge, the context has %lld); /reset starts anew",
                       ids.n, c->kb->n_ids, (long long)c->kb->n_ctx);
-    if (!st && (!add_turn(c->messages, "user", question, size) ||
-                !add_turn(c->messages, "assistant", out->text, out->size)))
+    if (!st && !add_turn(turns, "assistant", out->text, out->size))
         st = cag_fail_nomem(err, "conversation");
+    if (!st) {
+        jv_free(c->messages);
+        c->messages = turns;
+        turns = NULL;
+    }
 out:
     jv_free(turns);
     cag_ids_free(&ids);
