@@ -35,7 +35,7 @@ struct pass {
     struct cuda              *c;
     const struct forward_req *req;
     const struct forward_row *row;       /* [n_row] of this pass */
-    int                       n_row;
+    int                       n_row, n_kv;   /* rows, timelines */
     int                       pad_row;   /* with empty rows of a graph */
     int                       n_item;    /* with empty items */
     bool                      step, few; /* phase; the GEMV way */
@@ -81,7 +81,7 @@ void forward_cuda_bounds(struct cuda *c)
     int rows = c->base.max_row, items, states;
     size_t off[6];
 
-    cuk_plan_bound(&c->shape, rows, 1, c->n_block, &c->cap_item,
+    cuk_plan_bound(&c->shape, rows, CUDA_STEP_ROWS, c->n_block, &c->cap_item,
                    &c->cap_state);
     for (int n = 1; n <= CUDA_STEP_ROWS; n++) {
         cuk_plan_bound(&c->shape, n, n, c->n_block, &items, &states);
@@ -115,7 +115,8 @@ static int padded_items(int n)
 static cag_status make_input(struct pass *p, bool graph, cag_error *err)
 {
     struct cuda *c = p->c;
-    int n_layer = c->cfg->n_layer, n_kv = p->step ? p->pad_row : 1, kv = -1;
+    int n_layer = c->cfg->n_layer, kv = -1;
+    int n_kv = p->step ? p->pad_row : p->n_kv;
     struct cuk_plan plan = { NULL, NULL, c->cap_item / 2, p->pad_row,
                              c->cap_state, 0, 0 };
 
@@ -414,25 +415,36 @@ static cag_status run_layers(const struct pass *p, cag_error *err)
     return st;
 }
 
-/* Bring logits back, a few rows at a time, while that is wanted. */
+/* Rows from r on whose logits are wanted, one behind the other. */
+static int wanted(const struct pass *p, int r)
+{
+    int n = 0;
+
+    while (r + n < p->n_row && n < CUDA_LOGIT_ROWS &&
+           p->row[r + n].logits != NULL)
+        n++;
+    return n;
+}
+
+/* Bring logits back, a few rows at a time. */
 static cag_status fetch_logits(const struct pass *p, cag_error *err)
 {
     struct cuda *c = p->c;
     size_t n_vocab = (size_t)c->cfg->n_vocab;
 
-    for (int r = p->r0; r < p->n_row; r += CUDA_LOGIT_ROWS) {
-        int n = p->n_row - r < CUDA_LOGIT_ROWS ? p->n_row - r
-                                               : CUDA_LOGIT_ROWS;
+    for (int r = p->r0, n; r < p->n_row; r += n > 0 ? n : 1) {
+        n = wanted(p, r);
+        if (n == 0)
+            continue;
         if (queue_head(p, r, n) != 0 ||
             cuk_copy(c->run, CUK_FROM_DEV, c->host_logits, c->logits,
                      (size_t)n * n_vocab * sizeof(float)) != 0 ||
             cuk_stream_sync(c->run) != 0)
             return cuda_fail(c, "the logits", err);
         for (int i = 0; i < n; i++)
-            if (p->row[r + i].logits != NULL)
-                memcpy(p->row[r + i].logits,
-                       c->host_logits + (size_t)i * n_vocab,
-                       n_vocab * sizeof(float));
+            memcpy(p->row[r + i].logits,
+                   c->host_logits + (size_t)i * n_vocab,
+                   n_vocab * sizeof(float));
     }
     return CAG_OK;
 }
@@ -523,6 +535,20 @@ static void settle(const struct pass *p)
     }
 }
 
+/* As many rows as one pass takes: of at most CUDA_STEP_ROWS timelines. */
+static void take_rows(struct pass *p, int n)
+{
+    int most = p->step ? CUDA_STEP_ROWS : p->c->base.max_row;
+
+    for (; p->n_row < n && p->n_row < most; p->n_row++) {
+        bool other = p->n_row == 0 ||
+                     p->row[p->n_row].kv != p->row[p->n_row - 1].kv;
+        if (other && p->n_kv == CUDA_STEP_ROWS)
+            break;
+        p->n_kv += other;
+    }
+}
+
 cag_status forward_cuda(struct backend *b, const struct forward_req *req,
                         cag_error *err)
 {
@@ -531,10 +557,8 @@ cag_status forward_cuda(struct backend *b, const struct forward_req *req,
 
     for (int i = 0; st == CAG_OK && i < req->n_row;) {
         struct pass p = { .c = c, .req = req, .row = req->row + i,
-                          .n_row = req->n_row - i,
                           .step = req->phase == FORWARD_STEP };
-        if (p.step && p.n_row > CUDA_STEP_ROWS)
-            p.n_row = CUDA_STEP_ROWS;
+        take_rows(&p, req->n_row - i);
         st = run_pass(&p, err);
         if (st == CAG_OK)
             settle(&p);

@@ -1,0 +1,522 @@
+/*
+ * test_cuda_model.c - whole models on the CUDA backend, by way of the host
+ * shim, against the CPU and against the recorded logits.
+ *
+ * The stated tolerance: over the logits after prompts and along greedy steps,
+ * the cosine has a median of at least 0.9999 and a minimum of at least 0.999,
+ * and the first choice is the CPU's wherever its margin is above 0.5.  The
+ * shim runs what is queued in random legal orders and copies late, so a
+ * missing wait shows up here under some seed.
+ */
+#include "tests/unit/kvc_fixture.h"
+
+#include <math.h>
+
+#include "tests/model/mtest.h"
+
+#include "engine/backend_plugin.h"
+#include "engine/engine.h"
+#include "tests/cuda/shim_control.h"
+
+/* The plugin is part of this program. */
+extern const struct cuda_plugin *cag_cuda_plugin(void);
+
+#define MAX_POINT 4096
+
+static struct {
+    double cosine[MAX_POINT];
+    int    n;
+    int    n_choice;        /* compared first choices */
+} seen;
+
+/* An engine on the shim's device; backend_load would look for a file. */
+static cag_engine *cuda_engine(const cag_model *m, int chunk,
+                               cag_precision precision)
+{
+    cag_engine_opts o = { .device = "cpu", .n_thread = 2, .chunk = chunk };
+    cag_engine *e = NULL;
+    struct backend_opts bo = { .chunk = chunk, .precision = precision };
+    struct backend *b = NULL;
+
+    OK(cag_engine_new(m, &o, &e, err));
+    bo.pool = e->pool;
+    OK(cag_cuda_plugin()->open(0, m, &bo, &b, err));
+    e->backend->ops->free(e->backend);
+    e->backend = b;
+    e->chunk = b->chunk;
+    mem_free(e->row);
+    e->row = mem_alloc_array((size_t)b->max_row, sizeof *e->row);
+    assert_non_null(e->row);
+    return e;
+}
+
+static int compare_double(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+static void see(const float *cpu, const float *gpu, int n, const char *what)
+{
+    double ab = 0, aa = 0, bb = 0;
+    int32_t best = mt_argmax(cpu, n);
+    float second = -INFINITY;
+
+    for (int i = 0; i < n; i++) {
+        ab += (double)cpu[i] * (double)gpu[i];
+        aa += (double)cpu[i] * (double)cpu[i];
+        bb += (double)gpu[i] * (double)gpu[i];
+        if (i != best && cpu[i] > second)
+            second = cpu[i];
+    }
+    double cosine = ab / sqrt(aa * bb);
+    if (!(cosine >= 0.999))
+        fail_msg("%s: cosine %.7f", what, cosine);
+    if (cpu[best] - second > 0.5f) {
+        seen.n_choice++;
+        if (mt_argmax(gpu, n) != best)
+            fail_msg("%s: first choice %d, the CPU's is %d by %.3f", what,
+                     mt_argmax(gpu, n), best, (double)(cpu[best] - second));
+    }
+    assert_true(seen.n < MAX_POINT);
+    seen.cosine[seen.n++] = cosine;
+}
+
+static void check_median(void)
+{
+    qsort(seen.cosine, (size_t)seen.n, sizeof *seen.cosine, compare_double);
+    print_message("# %d logits, %d first choices: cosine median %.7f, "
+                  "least %.7f\n",
+                  seen.n, seen.n_choice, seen.cosine[seen.n / 2],
+                  seen.cosine[0]);
+    assert_true(seen.n > 0);
+    assert_true(seen.cosine[seen.n / 2] >= 0.9999);
+    memset(&seen, 0, sizeof seen);
+}
+
+/* Prompts of several lengths and a few forced steps on both. */
+static void compare_model(const char *name, cag_precision precision)
+{
+    static const int length[] = { 2, 66 };
+    cag_model *m = mt_model(name);
+    cag_engine *cpu = mt_engine(m, 2, 64, precision, false);
+    cag_engine *gpu = cuda_engine(m, 40, precision);
+    int n_vocab = mt_vocab(m);
+    int32_t ids[160];
+
+    mt_ids(ids, 160, 5, n_vocab);
+    for (size_t i = 0; i < sizeof length / sizeof length[0]; i++) {
+        cag_session *a = mt_session(cpu, NULL, 160);
+        cag_session *b = mt_session(gpu, NULL, 160);
+        const float *x, *y;
+        int n = length[i];
+
+        OK(cag_session_prefill(a, ids, n, &x, err));
+        OK(cag_session_prefill(b, ids, n, &y, err));
+        see(x, y, n_vocab, name);
+        for (int k = 0; k < 2; k++) {
+            OK(cag_session_step(&a, &ids[n + k], 1, &x, err));
+            OK(cag_session_step(&b, &ids[n + k], 1, &y, err));
+            see(x, y, n_vocab, name);
+        }
+        assert_int_equal(cag_session_n_tok(b), n + 2);
+        cag_session_free(a);
+        cag_session_free(b);
+    }
+    cag_engine_free(cpu);
+    cag_engine_free(gpu);
+    cag_model_close(m);
+}
+
+static void models(void **state)
+{
+    static const char *const name[] = {
+        "models/llama",         "models/llama-bias", "models/qwen2",
+        "models/qwen3",         "models/qwen3-tied", "models/llama-yarn",
+        "models/llama-mix.MIX.gguf", "models/llama-k.Q56_K.gguf",
+        "models/llama.Q4_1.gguf", "models/llama.Q8_0.gguf"
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof name / sizeof name[0]; i++) {
+        shim_seed(i + 1);
+        compare_model(name[i], CAG_PRECISION_DEFAULT);
+    }
+    check_median();
+}
+
+static void exact(void **state)
+{
+    (void)state;
+    compare_model("models/llama.Q4_0.gguf", CAG_PRECISION_EXACT);
+    check_median();
+}
+
+/* ------------------------------------------------------------------ caches */
+
+enum { N_QUESTION = 5, N_BATCH = 11 };
+
+static cag_status export_chunk(void *ctx, int layer, int chunk, uint8_t *dst,
+                               cag_error *err)
+{
+    struct { struct kvc_shape shape; const cag_session *s; } *x = ctx;
+
+    return session_export_chunk(x->s, &x->shape, layer, chunk, dst, err);
+}
+
+/* The first n tokens of s as a cache on disk. */
+static cag_kvc *write_cache(const cag_session *s, const cag_model *m, int n,
+                            const char *codec, const char *path)
+{
+    const cag_model_info *i = cag_model_get_info(m);
+    struct fix f = { .codec = codec };
+    struct { struct kvc_shape shape; const cag_session *s; } x;
+    struct pool *pool = NULL;
+    cag_kvc *k = NULL;
+
+    f.shape = (struct kvc_shape){ i->n_layer, i->n_kv_head, i->d_head, 2, n,
+                                  64 };
+    fix_init(&f);
+    x.shape = f.shape;
+    x.s = s;
+    struct kvc_desc d = fix_desc(&f);
+    d.chunk = export_chunk;
+    d.ctx = &x;
+    OK(pool_new(&pool, 2, err));
+    OK(kvc_write(path, &d, -1, pool, err));
+    OK(cag_kvc_open(path, &k, err));
+    pool_free(pool);
+    fix_free(&f);
+    return k;
+}
+
+static struct {
+    char         dir[64], path[96];
+    cag_model   *m;
+    cag_engine  *cpu, *gpu;
+    int          n_vocab;
+    int32_t      ids[400];
+} t;
+
+static void set_up(const char *model)
+{
+    snprintf(t.dir, sizeof t.dir, "/tmp/cag-cuda-XXXXXX");
+    assert_non_null(mkdtemp(t.dir));
+    snprintf(t.path, sizeof t.path, "%s/kb.kvc", t.dir);
+    t.m = mt_model(model);
+    t.n_vocab = mt_vocab(t.m);
+    mt_ids(t.ids, 400, 11, t.n_vocab);
+    t.cpu = mt_engine(t.m, 2, 64, CAG_PRECISION_DEFAULT, false);
+    t.gpu = cuda_engine(t.m, 64, CAG_PRECISION_DEFAULT);
+}
+
+static void tear_down(void)
+{
+    cag_engine_free(t.cpu);
+    cag_engine_free(t.gpu);
+    cag_model_close(t.m);
+    unlink(t.path);
+    rmdir(t.dir);
+    assert_int_equal(shim_live(), 0);
+}
+
+static cag_session *prefilled(cag_engine *e, cag_prefix *p, int from, int to,
+                              const float **logits)
+{
+    cag_session *s = mt_session(e, p, to + 20);
+
+    OK(cag_session_prefill(s, t.ids + from, to - from, logits, err));
+    return s;
+}
+
+/* A cache from the CPU, used on the GPU: as the CPU without a cache. */
+static void check_cached(int n, const char *codec)
+{
+    size_t bytes = (size_t)t.n_vocab * sizeof(float);
+    float *asked = mem_alloc(bytes), *stepped = mem_alloc(bytes);
+    const float *x, *y;
+    cag_session *source = prefilled(t.cpu, NULL, 0, n, &x);
+    cag_session *cold = prefilled(t.cpu, NULL, 0, n + N_QUESTION, &x);
+    cag_kvc *k = write_cache(source, t.m, n, codec, t.path);
+    cag_prefix *p = NULL;
+
+    assert_true(asked != NULL && stepped != NULL);
+    memcpy(asked, x, bytes);
+    OK(cag_session_step(&cold, &t.ids[0], 1, &x, err));
+    memcpy(stepped, x, bytes);
+    OK(cag_prefix_new(t.gpu, k, &p, err));
+    assert_true(cag_prefix_private_bytes(p) > 0);
+    /* the first session starts while layers arrive, the second after */
+    for (int i = 0; i < 2; i++) {
+        cag_session *s = prefilled(t.gpu, p, n, n + N_QUESTION, &y);
+        see(asked, y, t.n_vocab, codec);
+        for (int again = 0; again < 2; again++) {
+            OK(cag_session_step(&s, &t.ids[0], 1, &y, err));
+            see(stepped, y, t.n_vocab, codec);
+            OK(cag_session_truncate(s, n + N_QUESTION, err));
+        }
+        cag_session_free(s);
+    }
+    cag_prefix_free(p);
+    cag_kvc_close(k);
+    cag_session_free(source);
+    cag_session_free(cold);
+    mem_free(asked);
+    mem_free(stepped);
+}
+
+static void cached(void **state)
+{
+    static const int length[] = { 1, 64, 130 };
+
+    (void)state;
+    set_up("models/qwen3");
+    for (unsigned seed = 1; seed <= 2; seed++) {
+        shim_seed(seed);
+        for (int i = 0; i < 3; i++)
+            check_cached(length[i], (seed + (unsigned)i) % 2 ? "f16z"
+                                                             : "f16");
+    }
+    tear_down();
+    check_median();
+}
+
+/* Many questions on one prefix in one step, with one that has none. */
+static void batch(void **state)
+{
+    enum { N = 70 };
+    const float *x[N_BATCH], *y[N_BATCH];
+    cag_session *a[N_BATCH], *b[N_BATCH];
+    cag_prefix *p = NULL, *q = NULL;
+    int32_t id[N_BATCH];
+
+    (void)state;
+    set_up("models/llama-bias");
+    a[0] = prefilled(t.cpu, NULL, 0, N, x);
+    cag_kvc *k = write_cache(a[0], t.m, N, "f16z", t.path);
+    cag_session_free(a[0]);
+    OK(cag_prefix_new(t.cpu, k, &p, err));
+    OK(cag_prefix_new(t.gpu, k, &q, err));
+    OK(cag_prefix_load(q, err));
+    for (int i = 0; i < N_BATCH; i++) {
+        bool alone = i == 4;
+        int from = alone ? 0 : N + i;
+        a[i] = prefilled(t.cpu, alone ? NULL : p, from, from + 1 + i, x);
+        b[i] = prefilled(t.gpu, alone ? NULL : q, from, from + 1 + i, y);
+        see(*x, *y, t.n_vocab, "batch");
+        id[i] = t.ids[100 + i];
+    }
+    /* 11 rows by the large products, 3 by the small ones, and again from
+     * the recorded graph */
+    for (int i = 0; i < 4; i++) {
+        int n = i % 2 == 0 ? N_BATCH : 3;
+        OK(cag_session_step(a, id, n, x, err));
+        OK(cag_session_step(b, id, n, y, err));
+        for (int r = 0; r < n; r++)
+            see(x[r], y[r], t.n_vocab, "batch");
+    }
+    /* prompts of many in one pass */
+    cag_step sa[N_BATCH], sb[N_BATCH];
+    for (int i = 0; i < N_BATCH; i++) {
+        sa[i] = (cag_step){ a[i], t.ids + 20 * i, 1 + 3 * i % 7, NULL };
+        sb[i] = sa[i];
+        sb[i].session = b[i];
+    }
+    OK(cag_session_prefill_many(sa, N_BATCH, err));
+    OK(cag_session_prefill_many(sb, N_BATCH, err));
+    for (int i = 0; i < N_BATCH; i++)
+        see(sa[i].logits, sb[i].logits, t.n_vocab, "prompts");
+    for (int i = 0; i < N_BATCH; i++) {
+        cag_session_free(a[i]);
+        cag_session_free(b[i]);
+    }
+    cag_prefix_free(p);
+    cag_prefix_free(q);
+    cag_kvc_close(k);
+    tear_down();
+    check_median();
+}
+
+/* K and V of the GPU in a file: read by the CPU, and imported again. */
+static void written(void **state)
+{
+    enum { N = 131, KEEP = 70 };
+    const float *x, *y;
+
+    (void)state;
+    set_up("models/llama.Q4_1.gguf");
+    cag_session *g = prefilled(t.gpu, NULL, 0, N, &y);
+    cag_session *cold = prefilled(t.cpu, NULL, 0, N + N_QUESTION, &x);
+    cag_kvc *k = write_cache(g, t.m, N, "f16z", t.path);
+    cag_prefix *p = NULL;
+    OK(cag_prefix_new(t.cpu, k, &p, err));
+    cag_session *s = prefilled(t.cpu, p, N, N + N_QUESTION, &y);
+    see(x, y, t.n_vocab, "written");
+    cag_session_free(s);
+    cag_prefix_free(p);
+
+    s = mt_session(t.gpu, NULL, N + 20);
+    OK(session_import(s, k, KEEP, err));
+    assert_int_equal(cag_session_n_tok(s), KEEP);
+    OK(cag_session_prefill(s, t.ids + KEEP, N + N_QUESTION - KEEP, &y, err));
+    see(x, y, t.n_vocab, "imported");
+    cag_session_free(s);
+    cag_session_free(g);
+    cag_session_free(cold);
+    cag_kvc_close(k);
+    tear_down();
+    check_median();
+}
+
+/* ------------------------------------------------------------------ limits */
+
+static void a_thousand_questions(void **state)
+{
+    const float *x;
+
+    (void)state;
+    set_up("models/llama.Q4_0.gguf");
+    cag_session_free(prefilled(t.gpu, NULL, 0, 3, &x));
+    int live = shim_live();
+    uint64_t bytes = cag_engine_device_bytes(t.gpu);
+    for (int i = 0; i < 1000; i++) {
+        cag_session *s = mt_session(t.gpu, NULL, 1 + i % 300);
+        if (i % 100 == 0)
+            OK(cag_session_prefill(s, t.ids, 1, &x, err));
+        cag_session_free(s);
+        assert_int_equal(shim_live(), live);
+    }
+    assert_int_equal(cag_engine_device_bytes(t.gpu), bytes);
+    tear_down();
+}
+
+static cag_status try_open(uint64_t max_memory, cag_error *err)
+{
+    struct backend_opts bo = { .max_memory = max_memory };
+    struct backend *b = NULL;
+    cag_status st;
+
+    *err = (cag_error)CAG_ERROR_INIT;
+    assert_int_equal(pool_new(&bo.pool, 1, err), CAG_OK);
+    st = cag_cuda_plugin()->open(0, t.m, &bo, &b, err);
+    if (st == CAG_OK)
+        b->ops->free(b);
+    pool_free(bo.pool);
+    return st;
+}
+
+static void memory(void **state)
+{
+    cag_error err;
+
+    (void)state;
+    t.m = mt_model("models/qwen3");
+    shim_memory((uint64_t)70 << 20);
+    assert_int_equal(try_open(0, &err), CAG_E_NOMEM);
+    assert_non_null(strstr(err.msg, "MiB of 70 MiB are free"));
+    assert_int_equal(shim_live(), 0);
+    shim_memory((uint64_t)1 << 30);
+    assert_int_equal(try_open(1 << 20, &err), CAG_E_NOMEM);
+    assert_non_null(strstr(err.msg, "--max-memory"));
+    assert_int_equal(try_open((uint64_t)512 << 20, &err), CAG_OK);
+    shim_sm(70);
+    assert_int_equal(try_open(0, &err), CAG_E_UNSUPPORTED);
+    assert_non_null(strstr(err.msg, "7.0"));
+    shim_sm(89);
+    assert_int_equal(shim_live(), 0);
+    cag_model_close(t.m);
+}
+
+/* Every call of the runtime fails once (a stride of them, to stay quick):
+ * an error that names a call, nothing lost, nothing left. */
+static void failures(void **state)
+{
+    (void)state;
+    t.m = mt_model("models/llama.Q4_0.gguf");
+    int64_t live = mem_live();
+    bool failed = true;
+    int n_failed = 0;
+
+    for (int n = 1; failed; n += 1 + n / 16) {
+        cag_error err = CAG_ERROR_INIT;
+        struct backend_opts bo = { .chunk = 8 };
+        struct backend *b = NULL;
+        struct backend_kv *kv = NULL;
+        struct forward_row row[2] = { { NULL, 0, 1, NULL },
+                                      { NULL, 1, 2, NULL } };
+        struct forward_req req = { FORWARD_PROMPT, 2, row, NULL, NULL };
+        float *logits = mem_alloc_array((size_t)mt_vocab(t.m),
+                                        sizeof *logits);
+
+        assert_int_equal(pool_new(&bo.pool, 1, &err), CAG_OK);
+        shim_seed((uint64_t)n);
+        shim_fail(n, 700);
+        cag_status st = cag_cuda_plugin()->open(0, t.m, &bo, &b, &err);
+        if (st == CAG_OK)
+            st = b->ops->kv_new(b, NULL, 9, &kv, &err);
+        row[0].kv = row[1].kv = kv;
+        row[1].logits = logits;
+        if (st == CAG_OK)
+            st = b->ops->forward(b, &req, &err);
+        if (st == CAG_OK) {
+            req.phase = FORWARD_STEP;
+            row[0].pos = 2;
+            row[1].pos = 3;
+            st = b->ops->forward(b, &req, &err);
+        }
+        shim_fail(0, 0);
+        failed = st != CAG_OK;
+        n_failed += failed;
+        if (failed && st != CAG_E_BACKEND && st != CAG_E_NOMEM)
+            fail_msg("call %d: %s: %s", n, cag_status_name(st), err.msg);
+        if (b != NULL) {
+            b->ops->kv_free(kv);
+            b->ops->free(b);
+        }
+        pool_free(bo.pool);
+        mem_free(logits);
+        assert_int_equal(shim_live(), 0);
+        assert_int_equal(mem_live(), live);
+    }
+    assert_true(n_failed > 20);
+    cag_model_close(t.m);
+}
+
+/* The first pass of an engine, in many orders: no layer before its weights. */
+static void arrival(void **state)
+{
+    const float *x, *y;
+
+    (void)state;
+    t.m = mt_model("models/llama.Q8_0.gguf");
+    t.n_vocab = mt_vocab(t.m);
+    mt_ids(t.ids, 400, 11, t.n_vocab);
+    t.cpu = mt_engine(t.m, 1, 64, CAG_PRECISION_DEFAULT, false);
+    cag_session *a = prefilled(t.cpu, NULL, 0, 2, &x);
+    for (unsigned seed = 1; seed <= 16; seed++) {
+        shim_seed(seed);
+        t.gpu = cuda_engine(t.m, 8, CAG_PRECISION_DEFAULT);
+        cag_session *b = prefilled(t.gpu, NULL, 0, 2, &y);
+        see(x, y, t.n_vocab, "arrival");
+        cag_session_free(b);
+        cag_engine_free(t.gpu);
+    }
+    cag_session_free(a);
+    cag_engine_free(t.cpu);
+    cag_model_close(t.m);
+    assert_int_equal(shim_live(), 0);
+    check_median();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(models),     cmocka_unit_test(exact),
+        cmocka_unit_test(arrival),
+        cmocka_unit_test(cached),     cmocka_unit_test(batch),
+        cmocka_unit_test(written),    cmocka_unit_test(a_thousand_questions),
+        cmocka_unit_test(memory),     cmocka_unit_test(failures),
+    };
+    return cmocka_run_group_tests_name("cuda_model", tests, NULL, NULL);
+}
