@@ -117,10 +117,18 @@ static cag_status get_plugin(const char *named, char path[PATH_MAX],
 
 /* ----------------------------------------------------------------- devices */
 
-/* Whether the machine has the driver of a GPU, plugin or not. */
+/* Whether the machine has the driver of a GPU, plugin or not: what it shows
+ * on Linux, in a container, under WSL, on a Jetson. */
 static bool has_driver(void)
 {
-    return access("/proc/driver/nvidia/version", F_OK) == 0;
+    static const char *const sign[] = { "/proc/driver/nvidia/version",
+                                        "/dev/nvidiactl", "/dev/dxg",
+                                        "/dev/nvhost-gpu", "/dev/nvgpu" };
+
+    for (size_t i = 0; i < sizeof sign / sizeof sign[0]; i++)
+        if (access(sign[i], F_OK) == 0)
+            return true;
+    return false;
 }
 
 /* *present: a driver answered, so there is something to complain about. */
@@ -211,7 +219,10 @@ static cag_status open_auto(const cag_model *m,
                      "cpu: K and V are kept as f32");
         return st;
     }
-    if (open_cuda(0, m, opts, out, &present, &why) == CAG_OK)
+    /* cuBLAS alone takes half a second to load: not where there is no use */
+    if (opts->plugin == NULL && !has_driver())
+        cag_fail(&why, CAG_E_BACKEND, NULL, -1, "there is no NVIDIA driver");
+    else if (open_cuda(0, m, opts, out, &present, &why) == CAG_OK)
         return CAG_OK;
     st = cpu_new(m, opts, out, err);
     if (st != CAG_OK)

@@ -30,6 +30,7 @@ setup() {
 }
 
 @test "auto uses the CPU, and -u says why" {
+    [ ! -e /proc/driver/nvidia/version ] || skip "there is a GPU"
     cag-build -q -m "$model" -o kb.kvc gate.txt
     run cag-ask -u -n 1 --device auto kb.kvc "When?"
     [ "$status" -eq 0 ]
