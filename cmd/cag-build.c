@@ -195,6 +195,7 @@ int main(int argc, char **argv)
     }
     if (opt_wants_config()) {
         opt_print_config();
+        cag_manifest_free(m);
         return ui_close_stdout(UI_OK);
     }
     if (cli.check + cli.refresh + (cli.recode != NULL) + cli.dry_run > 1)
