@@ -117,10 +117,10 @@ $(B)/libcag.a: $(LIB_OBJ)
 	$(Q)rm -f $@ && ar rcs $@ $^
 
 # hidden but for cag_*; nothing may be left unresolved
-$(B)/$(SONAME): $(LIB_OBJ) packaging/libcag.map
+$(B)/$(SONAME): $(LIB_OBJ) libcore/libcag.map
 	$(say) LD $@
 	$(Q)$(CC) $(CFLAGS) $(SAN) $(LDFLAGS) -shared -Wl,-soname,$(SONAME) \
-	    -Wl,--version-script=packaging/libcag.map -Wl,-z,defs -o $@ $(LIB_OBJ) \
+	    -Wl,--version-script=libcore/libcag.map -Wl,-z,defs -o $@ $(LIB_OBJ) \
 	    $(CORE_LIBS)
 
 # what the programs share; an archive, so that each takes only what it uses
@@ -350,7 +350,7 @@ $(B)/completion/%: $(B)/%
 	$(Q)$< --completion bash > $@
 
 # paths below PREFIX are written in its terms, so that the tree can be moved
-$(B)/cag.pc: packaging/cag.pc.in FORCE
+$(B)/cag.pc: libcore/cag.pc.in FORCE
 	@mkdir -p $(@D)
 	$(Q)sed -e 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' \
 	    -e 's|@INCDIR@|$(patsubst $(PREFIX)/%,$${prefix}/%,$(INCDIR))|' \
@@ -407,7 +407,7 @@ deb: ## a Debian package in build/
 	@rm -rf $(B)/deb
 	@$(MAKE) --no-print-directory install DESTDIR=$(CURDIR)/$(B)/deb PREFIX=/usr \
 	    LIBDIR=$(DEB_LIB) ZSHDIR=/usr/share/zsh/vendor-completions >/dev/null
-	@packaging/deb.sh $(VERSION) $(DEB_LIB) $(CURDIR)/$(B)/deb $(CURDIR)/$(DEB)
+	@tests/tools/deb.sh $(VERSION) $(DEB_LIB) $(CURDIR)/$(B)/deb $(CURDIR)/$(DEB)
 	@echo $(DEB)
 
 FORCE:

@@ -4,9 +4,11 @@
     make_tok_golden.py TOKENIZERS_DIR DEMO_MODEL.gguf OUT_DIR
 
 TOKENIZERS_DIR holds qwen3, llama3_1 and mistral_spm, each with a
-tokenizer.json.zst.  Qwen3's is copied; of the other two only a cut is
-written: the first few thousand tokens and the merges that stay inside them,
-as tokenizer.json and as GGUF.  Needs tokenizers, gguf, zstandard or zstd(1).
+tokenizer.json.zst.  Qwen3's (Apache-2.0) is copied.  Of the other two only the
+settings are used (normalizer, splitting, post-processor, names of control
+tokens), with a vocabulary of our own in them: the first few thousand tokens of
+Qwen3 for Llama-3, and one learned from this project's texts for the SPM one;
+both as tokenizer.json and as GGUF.  Needs tokenizers, gguf, zstd(1).
 
 A golden file: source (beside it), patch (members of the tokenizer.json that
 are replaced first, "model" member by member), cases: t text, p ids as plain
@@ -108,8 +110,9 @@ def renumber(doc, keep):
     return doc
 
 
-def cut_llama3(doc):
-    vocab = doc["model"]["vocab"]
+def cut_llama3(doc, qwen):
+    doc["model"]["vocab"] = vocab = qwen["model"]["vocab"]
+    doc["model"]["merges"] = qwen["model"]["merges"]
     keep = {i for i in vocab.values() if i < 2500}
     # reachable only through ignore_merges, because no merge leads there
     for word in ["ĠViá»ĩt", "Ġtokenizer"]:
@@ -118,10 +121,22 @@ def cut_llama3(doc):
     return renumber(doc, keep)
 
 
-def cut_mistral(doc):
-    keep = {i for i in doc["model"]["vocab"].values()
-            if i < 2000 or 28705 <= i < 29400}
-    return renumber(doc, keep)
+def learn_spm(doc, corpus):
+    """SPM's layout: control tokens, 256 bytes, merged tokens, characters."""
+    t = Tokenizer(tokenizers.models.BPE())
+    t.pre_tokenizer = tokenizers.pre_tokenizers.Metaspace()
+    t.train_from_iterator(corpus, tokenizers.trainers.BpeTrainer(
+        vocab_size=2400, show_progress=False))
+    learned = json.loads(t.to_str())["model"]
+    merges = [m.split(" ") if isinstance(m, str) else m
+              for m in learned["merges"]]
+    tokens = ["<unk>", "<s>", "</s>"] + [f"<0x{b:02X}>" for b in range(256)]
+    made = list(dict.fromkeys(a + b for a, b in merges))
+    chars = sorted(c for c in learned["vocab"] if len(c) == 1)
+    doc["model"]["vocab"] = {
+        s: i for i, s in enumerate(dict.fromkeys(tokens + made + chars))}
+    doc["model"]["merges"] = [f"{a} {b}" for a, b in merges]
+    return doc
 
 
 def write_configs(directory, doc, bos, eos):
@@ -240,7 +255,7 @@ def llama_variants(doc):
     }
 
 
-def mistral_variants():
+def spm_variants():
     def meta(scheme, split):
         m = {"type": "Metaspace", "replacement": "▁",
              "prepend_scheme": scheme, "split": split}
@@ -265,24 +280,31 @@ def main():
     record(out, "qwen3", "qwen3.json.zst", json.loads(data))
 
     doc = cut_llama3(json.loads(unzst(
-        f"{shared}/llama3_1/tokenizer.json.zst")))
+        f"{shared}/llama3_1/tokenizer.json.zst")), json.loads(data))
     bos, eos = "<|begin_of_text|>", "<|eot_id|>"
-    write_configs(f"{out}/llama3_cut", doc, bos, eos)
-    write_gguf(f"{out}/llama3_cut.gguf", doc, "gpt2", "llama-bpe", bos, eos,
+    write_configs(f"{out}/llama3_like", doc, bos, eos)
+    write_gguf(f"{out}/llama3_like.gguf", doc, "gpt2", "llama-bpe", bos, eos,
                False)
-    record(out, "llama3_cut", "llama3_cut", doc)
+    record(out, "llama3_like", "llama3_like", doc)
     for name, patch in llama_variants(doc).items():
-        record(out, "llama3_" + name, "llama3_cut", doc, patch,
+        record(out, "llama3_" + name, "llama3_like", doc, patch,
                1 if name in ("flags", "blank") else 4)
 
-    doc = cut_mistral(json.loads(unzst(
-        f"{shared}/mistral_spm/tokenizer.json.zst")))
-    write_configs(f"{out}/mistral_cut", doc, "<s>", "</s>")
-    write_gguf(f"{out}/mistral_cut.gguf", doc, "llama", None, "<s>", "</s>",
+    top = os.path.dirname(os.path.abspath(__file__)) + "/../.."
+    corpus = [open(f"{top}/{name}", encoding="utf-8").read() for name in
+              ("README.md", "examples/knowledge.txt",
+               "examples/docs/time.md")] + texts([])
+    # neither NUL nor the names of byte tokens may become vocabulary
+    corpus = ["".join(c if c.isprintable() and c != "<" else " " for c in t)
+              for t in corpus]
+    doc = learn_spm(json.loads(unzst(
+        f"{shared}/mistral_spm/tokenizer.json.zst")), corpus)
+    write_configs(f"{out}/spm_like", doc, "<s>", "</s>")
+    write_gguf(f"{out}/spm_like.gguf", doc, "llama", None, "<s>", "</s>",
                True)
-    record(out, "mistral_cut", "mistral_cut", doc)
-    for name, patch in mistral_variants().items():
-        record(out, "mistral_" + name, "mistral_cut", doc, patch, 4)
+    record(out, "spm_like", "spm_like", doc)
+    for name, patch in spm_variants().items():
+        record(out, "spm_" + name, "spm_like", doc, patch, 4)
 
     record(out, "smollm2", "models/SmolLM2-135M-Instruct.Q4_1.gguf",
            smollm2(model))

@@ -41,8 +41,8 @@ static int set_up(void **state)
     ok(tok_from_json(text, n, "qwen3", &qwen, &err), &err);
     mem_free(text);
     buf_free(&packed);
-    ok(tok_from_dir(DIR "llama3_cut", &llama, &err), &err);
-    ok(tok_from_dir(DIR "mistral_cut", &mistral, &err), &err);
+    ok(tok_from_dir(DIR "llama3_like", &llama, &err), &err);
+    ok(tok_from_dir(DIR "spm_like", &mistral, &err), &err);
     return 0;
 }
 
@@ -391,7 +391,7 @@ static void merges_both_ways(void **state)
     size_t size, want;
     (void)state;
 
-    ok(jv_parse_file(DIR "llama3_cut/tokenizer.json", (size_t)1 << 24, &root,
+    ok(jv_parse_file(DIR "llama3_like/tokenizer.json", (size_t)1 << 24, &root,
                      &err), &err);
     jv *model = jv_copy(jv_get(root, "model"));
     const jv *strings = jv_get(jv_get(root, "model"), "merges");

@@ -273,15 +273,15 @@ static void qwen3(void **state)
 static void llama3(void **state)
 {
     (void)state;
-    family("llama3_cut");
-    family_gguf("llama3_cut", DIR "llama3_cut.gguf");
+    family("llama3_like");
+    family_gguf("llama3_like", DIR "llama3_like.gguf");
 }
 
 static void mistral(void **state)
 {
     (void)state;
-    family("mistral_cut");
-    family_gguf("mistral_cut", DIR "mistral_cut.gguf");
+    family("spm_like");
+    family_gguf("spm_like", DIR "spm_like.gguf");
 }
 
 static void smollm2(void **state)
@@ -308,8 +308,8 @@ static void byte_level_variants(void **state)
 static void spm_variants(void **state)
 {
     static const char *const name[] = {
-        "mistral_meta_first", "mistral_meta_always", "mistral_meta_never",
-        "mistral_unk", "mistral_unk_each"
+        "spm_meta_first", "spm_meta_always", "spm_meta_never",
+        "spm_unk", "spm_unk_each"
     };
     (void)state;
     for (size_t i = 0; i < sizeof name / sizeof name[0]; i++)

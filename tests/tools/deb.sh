@@ -32,7 +32,6 @@ cag ($version-1) unstable; urgency=medium
 END
 rm -f "$doc/CHANGELOG.md" "$doc/LICENSE"
 {
-    echo "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/"
     echo "Upstream-Name: cag"
     echo
     echo "Files: *"
