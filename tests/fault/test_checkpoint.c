@@ -19,6 +19,7 @@ static uint8_t want[SHA256_SIZE];
 
 struct stop {
     int  calls, at;          /* cancel from this call on; 0 never */
+    bool writing;            /* cancel as soon as the file is written */
     int  n_warn;
 };
 
@@ -27,9 +28,10 @@ static bool on_progress(void *ctx, const char *what, uint64_t done,
 {
     struct stop *s = ctx;
 
-    (void)what;
     assert_true(done <= total);
     s->calls++;
+    if (s->writing && !strcmp(what, "write"))
+        return false;
     return s->at == 0 || s->calls < s->at;    /* a signal is not taken back */
 }
 
@@ -82,14 +84,26 @@ static void check_same(void)
     assert_int_equal(n_temporary(), 0);
 }
 
+/* A cancelled build has left nothing but its checkpoint; the next one ends. */
+static void go_on(int64_t *n_tok, int64_t *resumed)
+{
+    struct stop s = { 0, 0, false, 0 };
+
+    assert_false(file_exists(out));
+    assert_int_equal(n_temporary(), 0);
+    assert_int_equal(counted(&s, n_tok, resumed), CAG_OK);
+    assert_int_equal(s.n_warn, 0);
+    check_same();
+}
+
 static void cancelled_anywhere(void **state)
 {
-    int64_t n_tok, resumed, most = 0;
-    int calls;
+    int64_t n_tok, resumed;
+    int calls, n_stopped = 0;
 
     (void)state;
     {
-        struct stop s = { 0, 0, 0 };
+        struct stop s = { 0, 0, false, 0 };
 
         unlink(out);
         assert_int_equal(counted(&s, &n_tok, &resumed), CAG_OK);
@@ -99,20 +113,26 @@ static void cancelled_anywhere(void **state)
     }
     assert_true(calls > 20);
     for (int at = 1; at <= calls; at += at < 4 ? 1 : calls / 12) {
-        struct stop s = { 0, at, 0 };
+        struct stop s = { 0, at, false, 0 };
+
+        unlink(out);
+        /* how often a slow machine asks differs from run to run */
+        if (counted(&s, &n_tok, &resumed) == CAG_OK) {
+            assert_true(s.calls < at);
+            continue;
+        }
+        go_on(&n_tok, &resumed);
+        n_stopped++;
+    }
+    assert_true(n_stopped >= 3);
+    {
+        struct stop s = { 0, 0, true, 0 };
 
         unlink(out);
         assert_int_equal(counted(&s, &n_tok, &resumed), CAG_E_CANCELLED);
-        assert_false(file_exists(out));
-        assert_int_equal(n_temporary(), 0);
-        s.at = 0;
-        assert_int_equal(counted(&s, &n_tok, &resumed), CAG_OK);
-        assert_int_equal(s.n_warn, 0);
-        if (resumed > most)
-            most = resumed;
-        check_same();
+        go_on(&n_tok, &resumed);
+        assert_int_equal(resumed, n_tok);     /* nothing was computed again */
     }
-    assert_int_equal(most, n_tok);       /* cancelled while it was written */
 }
 
 static void killed_anywhere(void **state)
@@ -161,7 +181,7 @@ static void killed_anywhere(void **state)
 /* Leave a checkpoint behind, cut short at about the given share of calls. */
 static void leave(int percent)
 {
-    struct stop s = { 0, 0, 0 };
+    struct stop s = { 0, 0, false, 0 };
     int64_t n_tok, resumed;
     int calls;
 
@@ -208,7 +228,7 @@ static void is_no_cache(void **state)
  * of somebody else: ignored. */
 static void ignored(void **state)
 {
-    struct stop s = { 0, 0, 0 };
+    struct stop s = { 0, 0, false, 0 };
     int64_t n_tok, resumed;
     struct stat sb;
     uint8_t d[SHA256_SIZE];

@@ -9,7 +9,7 @@ set -eu
 
 build="gcc libc6-dev make libzstd-dev libssl-dev libxxhash-dev libyaml-dev
     libpcre2-dev libutf8proc-dev libjansson-dev libedit-dev"
-tests="g++ libcmocka-dev bats perl mandoc jq python3 python3-pip zstd"
+tests="g++ libcmocka-dev bats perl mandoc jq pkg-config python3 python3-pip zstd"
 deb="dpkg-dev binutils"
 fuzz="clang libclang-rt-14-dev"
 
