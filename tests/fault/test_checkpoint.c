@@ -189,7 +189,7 @@ static void leave(int percent)
     assert_int_equal(counted(&s, &n_tok, &resumed), CAG_OK);
     calls = s.calls;
     unlink(out);
-    s = (struct stop){ 0, calls * percent / 100, 0 };
+    s = (struct stop){ 0, calls * percent / 100, false, 0 };
     assert_int_equal(counted(&s, &n_tok, &resumed), CAG_E_CANCELLED);
     assert_true(file_exists(ckpt));
 }
@@ -247,7 +247,7 @@ static void ignored(void **state)
     fd = open(ckpt, O_RDWR);
     assert_int_equal(pwrite(fd, "XXXX", 4, sb.st_size / 2), 4);
     close(fd);
-    s = (struct stop){ 0, 0, 0 };
+    s = (struct stop){ 0, 0, false, 0 };
     assert_int_equal(counted(&s, &n_tok, &resumed), CAG_OK);
     assert_int_equal(resumed, 0);
     assert_true(s.n_warn > 0);
