@@ -135,7 +135,8 @@ one_line() {
     echo 'Who?' >&7
     for i in $(seq 400); do [ -s out ] && break; sleep 0.02; done
     truncate -s 8192 big.kvc
-    echo 'Why?' >&7
+    # it may have met the cut already, in the rest of its first answer
+    echo 'Why?' >&7 || true
     exec 7>&-
     status=0
     wait "$pid" || status=$?
