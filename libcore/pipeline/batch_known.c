@@ -7,6 +7,7 @@
  */
 #include "pipeline/batch_known.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -183,7 +184,7 @@ void known_add(struct known *k, const struct row *r, const char *key,
     if (r->params.sampling.temperature > 0 || !a->text ||
         r->size > RECENT_MAX || a->size > RECENT_MAX || n_why > RECENT_MAX)
         return;
-    memcpy(fresh.key, key, sizeof fresh.key);
+    snprintf(fresh.key, sizeof fresh.key, "%s", key);
     fresh.answer = *a;
     fresh.question = mem_strndup(r->question, r->size);
     fresh.answer.text = mem_strndup(a->text, a->size);
