@@ -131,15 +131,6 @@ out:
     return st;
 }
 
-/* What a template that trims does to a question. */
-static void trim(unsigned how, const char **s, size_t *n)
-{
-    while ((how & CHAT_TRIM_LEFT) && *n && strchr(" \t\r\n", **s))
-        (*s)++, (*n)--;
-    while ((how & CHAT_TRIM_RIGHT) && *n && strchr(" \t\r\n", (*s)[*n - 1]))
-        (*n)--;
-}
-
 cag_status cag_kb_prompt(cag_kb *kb, const char *question, size_t size,
                          bool think, cag_prompt_view *out, cag_error *err)
 {
@@ -155,7 +146,7 @@ cag_status cag_kb_prompt(cag_kb *kb, const char *question, size_t size,
         return st;
     buf_add(&b, text, n_text);
     buf_str(&b, kb->tail.mid);
-    trim(kb->tail.question_trim, &question, &size);
+    question = chat_strip(question, &size, kb->tail.question_trim);
     buf_add(&b, question, size);
     buf_str(&b, kb->tail.suffix[think]);
     out->cached_bytes = n_text;

@@ -46,26 +46,13 @@ static cag_status open_old(struct build_job *j, cag_error *err)
     return CAG_OK;
 }
 
-/* Was part (system, label, refusal) the default text in the old cache? */
-static bool was_default(const struct build_job *j, const char *part)
-{
-    const jv *list = jv_get(jv_get(kvc_meta(j->old), "build"), "default");
-
-    for (size_t i = 0; i < jv_count(list); i++) {
-        const char *s = jv_str(jv_at(list, i), NULL);
-
-        if (s && !strcmp(s, part))
-            return true;
-    }
-    return false;
-}
-
 static const char *part(const struct build_job *j, const char *name,
                         const char *given, const char *recorded)
 {
     if (given || !j->old)
         return given;
-    return was_default(j, name) ? recorded : NULL;
+    return record_was_default(jv_get(kvc_meta(j->old), "build"), name)
+               ? recorded : NULL;
 }
 
 static void choose_parts(struct build_job *j)

@@ -13,11 +13,6 @@
 
 #include <cag.h>
 
-static bool set_or_null(jv *o, const char *key, const char *s)
-{
-    return s ? jv_set_str(o, key, s) : jv_set(o, key, jv_new_null());
-}
-
 static bool set_sha(jv *o, const char *key, const uint8_t *digest)
 {
     char hex[2 * SHA256_SIZE + 1];
@@ -33,7 +28,7 @@ static jv *model_json(const struct build_job *j)
     jv *o = jv_new_object();
     bool ok = o && rel && jv_set_str(o, "name", m->name) &&
               jv_set_str(o, "arch", m->arch) && jv_set_str(o, "path", rel) &&
-              set_or_null(o, "hub", j->hub) &&
+              record_set_str(o, "hub", j->hub) &&
               jv_set_int(o, "n_vocab", m->n_vocab) &&
               jv_set_str(o, "weight_type", m->weight_type) &&
               jv_set(o, "files", locate_files_json(&j->files));

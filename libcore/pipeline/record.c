@@ -60,7 +60,7 @@ cag_status record_check_path(const char *path, const char *dir,
     return st;
 }
 
-static bool set_or_null(jv *o, const char *key, const char *s)
+bool record_set_str(jv *o, const char *key, const char *s)
 {
     return s ? jv_set_str(o, key, s) : jv_set(o, key, jv_new_null());
 }
@@ -101,7 +101,7 @@ static jv *spec_json(const cag_source_spec *s, const char *dir)
     char *rel = stream ? NULL : record_path(s->path, dir);
     jv *o = jv_new_object();
     bool ok = o && (stream || rel) && jv_set_str(o, "kind", kind) &&
-              set_or_null(o, "path", rel) && set_or_null(o, "title", s->title);
+              record_set_str(o, "path", rel) && record_set_str(o, "title", s->title);
 
     if (ok)
         ok = jv_set(o, "filter", s->filter ? filter_json(s->filter)
@@ -121,10 +121,23 @@ static jv *template_json(const cag_build_opts *o)
     if (t && jv_set_str(t, "kind", o->chat_template_text ? "text"
                                    : o->chat_template    ? "builtin"
                                                          : "model") &&
-        set_or_null(t, "name", o->chat_template))
+        record_set_str(t, "name", o->chat_template))
         return t;
     jv_free(t);
     return NULL;
+}
+
+bool record_was_default(const jv *build, const char *part)
+{
+    const jv *list = jv_get(build, "default");
+
+    for (size_t i = 0; i < jv_count(list); i++) {
+        const char *s = jv_str(jv_at(list, i), NULL);
+
+        if (s && !strcmp(s, part))
+            return true;
+    }
+    return false;
 }
 
 jv *record_build(const cag_build_opts *o, int64_t n_ctx, int64_t reserve,
@@ -175,8 +188,8 @@ static jv *source_json(const struct source *v, const struct record_range *r,
     hash_hex(v->sha_raw, SHA256_SIZE, raw);
     hash_hex(v->sha_text, SHA256_SIZE, text);
     ok = ok && !buf_failed(&filter) && jv_set_str(o, "name", v->name) &&
-         set_or_null(o, "path", rel) && set_or_null(o, "group", group) &&
-         set_or_null(o, "filter", v->spec->filter ? filter.data : NULL) &&
+         record_set_str(o, "path", rel) && record_set_str(o, "group", group) &&
+         record_set_str(o, "filter", v->spec->filter ? filter.data : NULL) &&
          jv_set_int(o, "size_bytes", (int64_t)v->raw_bytes) &&
          jv_set_str(o, "sha256_raw", raw) &&
          jv_set_str(o, "sha256_text", text) &&

@@ -30,6 +30,11 @@ char *record_dir(const char *kvc_path);
 cag_status record_check_path(const char *path, const char *dir,
                              cag_error *err);
 
+/* Set a string member, null where there is none. */
+bool record_set_str(jv *o, const char *key, const char *s);
+/* Was part ("system", "label", "refusal") the default text in that build? */
+bool record_was_default(const jv *build, const char *part);
+
 /* New META.build object, NULL when out of memory. */
 jv *record_build(const cag_build_opts *o, int64_t n_ctx, int64_t reserve,
                  const char *dir);

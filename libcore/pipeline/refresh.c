@@ -17,15 +17,7 @@
 static const char *custom(const jv *build, const char *part,
                           const char *recorded)
 {
-    const jv *list = jv_get(build, "default");
-
-    for (size_t i = 0; i < jv_count(list); i++) {
-        const char *s = jv_str(jv_at(list, i), NULL);
-
-        if (s && !strcmp(s, part))
-            return NULL;
-    }
-    return recorded;
+    return record_was_default(build, part) ? NULL : recorded;
 }
 
 static void take_template(const cag_kvc *k, const jv *build,
