@@ -15,10 +15,13 @@
  *
  * A worker that loses its CPU to another program in the middle of a range
  * keeps the caller waiting for a time slice or several, milliseconds after
- * a job of microseconds.  When the caller has waited much longer than it
- * worked, it works alone for a while, twice as long each time that happens
- * again: on a machine whose CPUs are taken, a decode step then costs what it
- * costs one thread, not a time slice at each of its 150 meetings.
+ * a job of microseconds.  So the caller keeps an account: what the workers
+ * saved it on one side, what it waited for them on the other.  When they cost
+ * more than they bring, it works alone for a while, twice as long each time
+ * that happens again: on a machine whose CPUs are taken, a decode step then
+ * costs what it costs one thread, not a time slice at each of its 150
+ * meetings.  (A single late worker says nothing: a virtual CPU stops for some
+ * 200 us many times a second on an idle machine.)
  */
 #include "util/pool.h"
 
@@ -40,9 +43,9 @@
 
 #define POOL_MAX 512
 #define SPIN_NS  50000
-#define LATE_NS  200000          /* a wait that long is worth a look */
-#define SHORT_NS 4000000         /* what a time slice would ruin */
-#define UNHELPED 8               /* jobs in a row nobody came to */
+#define CALL_NS  20000           /* waking workers who then do not come */
+#define LOSS_NS  5000000         /* lost that much: work alone */
+#define GAIN_NS  10000000        /* earlier gains count up to here */
 #define WATCH_NS 50000000
 #define ALONE_MIN_NS 25000000
 #define ALONE_MAX_NS 1600000000
@@ -61,9 +64,8 @@ struct pool {
     void    *ctx;
     int64_t  n, grain;
 
-    /* the caller's own: works alone until then, because of a late worker */
-    int64_t  alone_until_ns, alone_ns;
-    int      n_unhelped;         /* jobs in a row */
+    /* the caller's own: the workers' account, and until when it goes alone */
+    int64_t  balance_ns, alone_until_ns, alone_ns;
     bool   (*go_on)(void *ctx);
     void    *go_on_ctx;
     int64_t  asked_ns;
@@ -209,21 +211,22 @@ static void wait_all_out(struct pool *p)
 }
 
 /*
- * The caller worked from begin to done, then waited; helped: others did a
- * part.  Twice the time it worked is what an undisturbed worker never takes
- * for its last range, and jobs in a row that nobody came to in time mean
- * that waking workers only takes the CPU away from the caller.  When jobs go
- * well for as long as the last time alone, half of it is forgiven.
+ * The caller did mine of n items from begin to done, then waited.  At its pace
+ * the others' items would have taken it saved ns.  When jobs go well for as
+ * long as the last time alone, half of it is forgiven.
  */
-static void judge(struct pool *p, int64_t begin, int64_t done, bool helped)
+static void judge(struct pool *p, int64_t begin, int64_t done, int64_t mine,
+                  int64_t n)
 {
     int64_t now = now_ns(), waited = now - done;
-    bool late = waited > LATE_NS && done - begin < SHORT_NS &&
-                waited > 2 * (done - begin);
+    double pace = mine > 0 ? (double)(done - begin) / (double)mine : 0;
+    int64_t saved = (int64_t)(pace * (double)(n - mine));
 
-    p->n_unhelped = helped ? 0 : p->n_unhelped + 1;
-    if (late || p->n_unhelped >= UNHELPED) {
-        p->n_unhelped = 0;
+    p->balance_ns += saved - waited - (mine == n ? CALL_NS : 0);
+    if (p->balance_ns > GAIN_NS)
+        p->balance_ns = GAIN_NS;
+    if (p->balance_ns < -LOSS_NS) {
+        p->balance_ns = 0;
         p->alone_ns = p->alone_ns < ALONE_MIN_NS / 2 ? ALONE_MIN_NS
                       : p->alone_ns > ALONE_MAX_NS / 2 ? ALONE_MAX_NS
                                                        : 2 * p->alone_ns;
@@ -263,11 +266,11 @@ void pool_run(struct pool *p, pool_fn *fn, void *ctx, int64_t n, int64_t grain)
     atomic_store_explicit(&p->next, 0, memory_order_relaxed);
     atomic_fetch_and(&p->gate, ~CLOSED);
     next_epoch(p);
-    bool helped = work(p, 0) < n;
+    int64_t mine = work(p, 0);
     atomic_fetch_or(&p->gate, CLOSED);
     done = now_ns();
     wait_all_out(p);
-    judge(p, begin, done, helped);
+    judge(p, begin, done, mine, n);
 }
 
 void pool_watch(struct pool *p, bool (*go_on)(void *ctx), void *ctx)
