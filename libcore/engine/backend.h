@@ -69,8 +69,9 @@ struct backend_ops {
     /* Memory of the device's own that is in use; 0 where it is the host's. */
     uint64_t    (*device_bytes)(const struct backend *b);
 
-    /* The kvc's shape fits the model (checked above the seam). */
-    cag_status (*prefix_new)(struct backend *b, const cag_kvc *k,
+    /* The first n_tok tokens of a kvc; its shape fits the model, n_tok the
+     * shape (checked above the seam). */
+    cag_status (*prefix_new)(struct backend *b, const cag_kvc *k, int n_tok,
                              struct backend_prefix **out, cag_error *err);
     void       (*prefix_free)(struct backend_prefix *p);
     uint64_t   (*prefix_private_bytes)(const struct backend_prefix *p);

@@ -167,10 +167,11 @@ static int cpu_kv_room(struct backend *b, struct backend_prefix *p,
 }
 
 static cag_status cpu_prefix_new(struct backend *b, const cag_kvc *k,
-                                 struct backend_prefix **out, cag_error *err)
+                                 int n_tok, struct backend_prefix **out,
+                                 cag_error *err)
 {
-    return prefix_new(b, k, cpu_of(b)->kv_type == KV_F32, cpu_of(b)->pool,
-                      out, err);
+    return prefix_new(b, k, n_tok, cpu_of(b)->kv_type == KV_F32,
+                      cpu_of(b)->pool, out, err);
 }
 
 static cag_status cpu_kv_new(struct backend *b, struct backend_prefix *p,

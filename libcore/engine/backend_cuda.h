@@ -111,6 +111,7 @@ struct cuda_prefix {
     struct backend_prefix   base;
     const cag_kvc          *kvc;
     const struct kvc_shape *shape;
+    int                     n_tok;               /* of the cache's, used */
     int                     n_chunk, n_shared;   /* chunks, whole tiles */
     uint8_t                *dev;      /* [n_layer] chunks as in the file */
     uint8_t                *dev_tail; /* [n_layer][K, V][kv_head] the last,
@@ -193,7 +194,7 @@ void       weights_cuda_settle(struct cuda *c, bool force);
 
 /* ---------------------------------------------------------- kvcache_cuda.c */
 
-cag_status cuda_prefix_new(struct backend *b, const cag_kvc *k,
+cag_status cuda_prefix_new(struct backend *b, const cag_kvc *k, int n_tok,
                            struct backend_prefix **out, cag_error *err);
 void       cuda_prefix_free(struct backend_prefix *p);
 uint64_t   cuda_prefix_bytes(const struct backend_prefix *p);

@@ -111,8 +111,8 @@ struct pool *engine_pool(cag_engine *e)
 
 /* ------------------------------------------------------------------ prefix */
 
-cag_status cag_prefix_new(cag_engine *e, const cag_kvc *k, cag_prefix **out,
-                          cag_error *err)
+cag_status prefix_new_part(cag_engine *e, const cag_kvc *k, int n_tok,
+                           cag_prefix **out, cag_error *err)
 {
     const struct kvc_shape *s = kvc_get_shape(k);
     const struct model_config *c = &e->model->config;
@@ -126,18 +126,27 @@ cag_status cag_prefix_new(cag_engine *e, const cag_kvc *k, cag_prefix **out,
                         "model %d x %d x %d",
                         s->n_layer, s->n_kv_head, s->d_head, c->n_layer,
                         c->n_kv_head, c->d_head);
+    if (n_tok < 1 || n_tok > s->n_tok)
+        return cag_fail(err, CAG_E_USAGE, cag_kvc_get_info(k)->path, -1,
+                        "%d tokens asked of a cache of %d", n_tok, s->n_tok);
     p = mem_zalloc(sizeof *p);
     if (p == NULL)
         return cag_fail_nomem(err, "prefix");
     p->engine = e;
-    p->n_tok = s->n_tok;
-    st = e->backend->ops->prefix_new(e->backend, k, &p->impl, err);
+    p->n_tok = n_tok;
+    st = e->backend->ops->prefix_new(e->backend, k, n_tok, &p->impl, err);
     if (st != CAG_OK) {
         mem_free(p);
         return st;
     }
     *out = p;
     return CAG_OK;
+}
+
+cag_status cag_prefix_new(cag_engine *e, const cag_kvc *k, cag_prefix **out,
+                          cag_error *err)
+{
+    return prefix_new_part(e, k, kvc_get_shape(k)->n_tok, out, err);
 }
 
 void cag_prefix_free(cag_prefix *p)

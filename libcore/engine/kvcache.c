@@ -64,7 +64,7 @@ cag_status kvcache_new(struct backend *b, struct prefix *p, int n_layer,
     kv->kv_type = kv_type;
     kv->tile_bytes = (size_t)KV_TILE * (size_t)d_head * (size_t)elem_bytes(kv);
     kv->max_tok = max_tok;
-    kv->n_prefix = p != NULL ? p->shape->n_tok : 0;
+    kv->n_prefix = p != NULL ? p->n_tok : 0;
     kv->n_shared = kv->n_prefix / KV_TILE;
     kv->n_dirty = kv->n_prefix;
 

@@ -44,21 +44,25 @@ static size_t chunk_off(const struct kvc_shape *s, int chunk)
     return (size_t)chunk * kvc_chunk_bytes(s, 0);
 }
 
-/* Unused slots of the last chunk's last tile; the file's word that they are
- * zero is not enough. */
-static void clear_unused(const struct kvc_shape *s, int chunk, uint8_t *data)
+/* Slots of the last tile behind the last token, where the chunk holds it; the
+ * file's word that they are zero is not enough. */
+static void clear_unused(const struct kvc_shape *s, int n_tok, int chunk,
+                         uint8_t *data)
 {
-    int tile = kvc_chunk_tiles(s, chunk) - 1, slot = s->n_tok % KVC_TILE;
+    int tile = n_tok / KVC_TILE - chunk * (s->chunk_tok / KVC_TILE);
+    int slot = n_tok % KVC_TILE;
 
-    for (int h = 0; slot != 0 && h < s->n_kv_head; h++)
+    if (slot == 0 || tile < 0 || tile >= kvc_chunk_tiles(s, chunk))
+        return;
+    for (int h = 0; h < s->n_kv_head; h++)
         tile_clear(data + kvc_tile_off(s, chunk, 0, h, tile),
                    data + kvc_tile_off(s, chunk, 1, h, tile), s->elem_bytes,
                    s->d_head, slot);
 }
 
-/* A chunk, checked, in data; the last of a layer with its tail cleared. */
-static cag_status load_chunk(const cag_kvc *k, int layer, int chunk,
-                             uint8_t *data, cag_error *err)
+/* A chunk, checked, in data, and cleared behind n_tok tokens. */
+static cag_status load_chunk(const cag_kvc *k, int n_tok, int layer,
+                             int chunk, uint8_t *data, cag_error *err)
 {
     const struct kvc_shape *s = kvc_get_shape(k);
     const uint8_t *raw;
@@ -68,8 +72,7 @@ static cag_status load_chunk(const cag_kvc *k, int layer, int chunk,
         return st;
     if (raw != data)
         memcpy(data, raw, kvc_chunk_bytes(s, chunk));
-    if (chunk == kvc_n_chunk(s) - 1)
-        clear_unused(s, chunk, data);
+    clear_unused(s, n_tok, chunk, data);
     return CAG_OK;
 }
 
@@ -78,8 +81,8 @@ static cag_status prefix_fill(void *ctx, int item, uint8_t *data,
 {
     const struct cuda_prefix *p = ctx;
 
-    return load_chunk(p->kvc, item / p->n_chunk, item % p->n_chunk, data,
-                      err);
+    return load_chunk(p->kvc, p->n_tok, item / p->n_chunk, item % p->n_chunk,
+                      data, err);
 }
 
 static int prefix_send(void *ctx, struct cuk_stream *s, int item,
@@ -122,7 +125,7 @@ static cag_status prefix_alloc(struct cuda *c, struct cuda_prefix *p,
     return CAG_OK;
 }
 
-cag_status cuda_prefix_new(struct backend *b, const cag_kvc *k,
+cag_status cuda_prefix_new(struct backend *b, const cag_kvc *k, int n_tok,
                            struct backend_prefix **out, cag_error *err)
 {
     struct cuda *c = cuda_of(b);
@@ -142,7 +145,8 @@ cag_status cuda_prefix_new(struct backend *b, const cag_kvc *k,
     p->kvc = k;
     p->shape = s;
     p->n_chunk = kvc_n_chunk(s);
-    p->n_shared = s->n_tok / KVC_TILE;
+    p->n_tok = n_tok;
+    p->n_shared = n_tok / KVC_TILE;
     p->group_end = mem_alloc_array((size_t)s->n_layer, sizeof *p->group_end);
     st = p->group_end != NULL ? prefix_alloc(c, p, err)
                               : cag_fail_nomem(err, "prefix");
@@ -206,7 +210,7 @@ static cag_status prefix_need(struct cuda_prefix *p, int layer,
         return CAG_OK;
     cag_status st = feed_need(p->feed, layer, err);
     while (st == CAG_OK && p->n_ready <= layer) {
-        if (p->shape->n_tok % KVC_TILE != 0 &&
+        if (p->n_tok % KVC_TILE != 0 &&
             gather_tail(c, p, p->n_ready) != 0)
             return cuda_fail(c, "loading the cache", err);
         p->n_ready++;
@@ -258,7 +262,7 @@ cag_status cuda_kv_new(struct backend *b, struct backend_prefix *base,
         return cag_fail_nomem(err, "session");
     kv->base.backend = b;
     kv->prefix = p;
-    kv->n_prefix = p != NULL ? p->shape->n_tok : 0;
+    kv->n_prefix = p != NULL ? p->n_tok : 0;
     kv->n_shared = kv->n_prefix / KV_TILE;
     kv->n_dirty = kv->n_prefix;
     st = own_bytes(c, p, max_tok, &kv->n_tile, &bytes, err);
@@ -517,7 +521,7 @@ cag_status cuda_kv_export(const struct backend_kv *base,
         st = cuda_fail(c, "reading K and V back", err);
     pthread_mutex_unlock(&c->lock);
     if (st == CAG_OK && (tile0 + n_tile) * KVC_TILE > shape->n_tok)
-        clear_unused(shape, chunk, dst);
+        clear_unused(shape, shape->n_tok, chunk, dst);
     return st;
 }
 
@@ -533,7 +537,8 @@ static cag_status import_fill(void *ctx, int item, uint8_t *data,
 {
     const struct import *j = ctx;
     int chunk = item % j->n_chunk;
-    cag_status st = load_chunk(j->kvc, item / j->n_chunk, chunk, data, err);
+    cag_status st = load_chunk(j->kvc, kvc_get_shape(j->kvc)->n_tok,
+                               item / j->n_chunk, chunk, data, err);
     int left = j->n_tok - chunk * j->shape->chunk_tok;
 
     /* the tile in which the import ends */

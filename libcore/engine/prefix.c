@@ -16,9 +16,9 @@
 
 #include "util/mem.h"
 
-cag_status prefix_new(struct backend *b, const cag_kvc *k, bool kv_f32,
-                      struct pool *pool, struct backend_prefix **out,
-                      cag_error *err)
+cag_status prefix_new(struct backend *b, const cag_kvc *k, int n_tok,
+                      bool kv_f32, struct pool *pool,
+                      struct backend_prefix **out, cag_error *err)
 {
     const struct kvc_shape *s = kvc_get_shape(k);
     const char *path = cag_kvc_get_info(k)->path;
@@ -35,6 +35,7 @@ cag_status prefix_new(struct backend *b, const cag_kvc *k, bool kv_f32,
     p->base.backend = b;
     p->kvc = k;
     p->shape = s;
+    p->n_tok = n_tok;
     p->pool = pool;
     p->n_chunk = kvc_n_chunk(s);
     p->chunk = mem_alloc_array((size_t)s->n_layer * (size_t)p->n_chunk,

@@ -13,6 +13,7 @@ struct prefix {
     struct backend_prefix   base;
     const cag_kvc          *kvc;      /* borrowed, outlives this */
     const struct kvc_shape *shape;
+    int                     n_tok;    /* of the cache's tokens, the first */
     struct pool            *pool;
     int                     n_chunk;  /* per layer */
     const uint8_t         **chunk;    /* [n_layer, n_chunk], NULL until ready */
@@ -22,9 +23,9 @@ struct prefix {
 };
 
 /* kv_f32: the element type the engine computes with. */
-cag_status prefix_new(struct backend *b, const cag_kvc *k, bool kv_f32,
-                      struct pool *pool, struct backend_prefix **out,
-                      cag_error *err);
+cag_status prefix_new(struct backend *b, const cag_kvc *k, int n_tok,
+                      bool kv_f32, struct pool *pool,
+                      struct backend_prefix **out, cag_error *err);
 void       prefix_free(struct backend_prefix *p);
 uint64_t   prefix_private_bytes(const struct backend_prefix *p);
 

@@ -153,18 +153,21 @@ static bool prefill_progress(void *ctx, int layer, int n_layer)
 }
 
 /* The next rows of prompts, from token *at of prompt *i on, which advance. */
-static int prompt_rows(cag_engine *e, const cag_step *step, int n, int *i,
-                       int *at)
+static int prompt_rows(cag_engine *e, const cag_step *step, int n,
+                       float *rows, int *i, int *at)
 {
+    size_t n_vocab = (size_t)e->model->config.n_vocab;
     int row = 0;
 
     while (*i < n && row < e->chunk) {
         const cag_step *p = &step[*i];
         int last = *at + 1 == p->n_ids;
+        float *logits = rows != NULL ? rows + (size_t)*at * n_vocab
+                        : last && p->logits != NULL ? p->session->logits
+                                                    : NULL;
 
         e->row[row++] = (struct forward_row){
-            p->session->kv, p->session->n_tok + *at, p->ids[*at],
-            last && p->logits != NULL ? p->session->logits : NULL
+            p->session->kv, p->session->n_tok + *at, p->ids[*at], logits
         };
         *at = last ? 0 : *at + 1;
         *i += last;
@@ -172,9 +175,10 @@ static int prompt_rows(cag_engine *e, const cag_step *step, int n, int *i,
     return row;
 }
 
-/* Prompts whose logits are not NULL get them. */
+/* Prompts whose logits are not NULL get them; rows, if not NULL, gets those
+ * of every token of a single prompt. */
 static cag_status prefill(cag_engine *e, const cag_step *step, int n,
-                          int total, cag_error *err)
+                          int total, float *rows, cag_error *err)
 {
     struct prefill_progress progress = { e, 0, 0, total };
     struct forward_req req = { FORWARD_PROMPT, 0, e->row, NULL, NULL };
@@ -184,7 +188,7 @@ static cag_status prefill(cag_engine *e, const cag_step *step, int n,
         req.ctx = &progress;
     }
     for (int i = 0, at = 0; i < n; progress.done += req.n_row) {
-        req.n_row = prompt_rows(e, step, n, &i, &at);
+        req.n_row = prompt_rows(e, step, n, rows, &i, &at);
         progress.chunk = req.n_row;
         cag_status st = e->backend->ops->forward(e->backend, &req, err);
         if (st != CAG_OK)
@@ -208,7 +212,8 @@ static cag_status check_prompt(const cag_step *p, cag_error *err)
     return st == CAG_OK ? check_append(p->session, p->n_ids, err) : st;
 }
 
-static cag_status run_prompts(cag_step *step, int n, cag_error *err)
+static cag_status run_prompts(cag_step *step, int n, float *rows,
+                              cag_error *err)
 {
     cag_engine *e = step[0].session->engine;
     cag_status st = CAG_OK;
@@ -223,7 +228,7 @@ static cag_status run_prompts(cag_step *step, int n, cag_error *err)
                       (long long)total);
     if (st != CAG_OK)
         return st;
-    st = prefill(e, step, n, (int)total, err);
+    st = prefill(e, step, n, (int)total, rows, err);
     for (int i = 0; i < n; i++) {
         cag_session *s = step[i].session;
 
@@ -239,11 +244,19 @@ cag_status cag_session_prefill(cag_session *s, const int32_t *ids, int n_ids,
                                const float **logits, cag_error *err)
 {
     cag_step step = { s, ids, n_ids, logits != NULL ? s->logits : NULL };
-    cag_status st = run_prompts(&step, 1, err);
+    cag_status st = run_prompts(&step, 1, NULL, err);
 
     if (st == CAG_OK && logits != NULL)
         *logits = s->logits;
     return st;
+}
+
+cag_status session_prefill_rows(cag_session *s, const int32_t *ids, int n_ids,
+                                float *logits, cag_error *err)
+{
+    cag_step step = { s, ids, n_ids, NULL };
+
+    return run_prompts(&step, 1, logits, err);
 }
 
 /* -------------------------------------------------------------------- step */
@@ -412,7 +425,7 @@ cag_status cag_session_prefill_many(cag_step *step, int n, cag_error *err)
 
     for (int i = 0; st == CAG_OK && i < n; i++)
         step[i].logits = step[i].session->logits;
-    return st == CAG_OK ? run_prompts(step, n, err) : st;
+    return st == CAG_OK ? run_prompts(step, n, NULL, err) : st;
 }
 
 /* --------------------------------------------------------- export, import */

@@ -21,6 +21,20 @@ cag_status session_export_chunk(const cag_session *s,
  * be empty and have no prefix.  For partial rebuilds. */
 cag_status session_import(cag_session *s, const cag_kvc *k, int n_tok,
                           cag_error *err);
+/*
+ * cag_session_prefill that gives the logits after every token, not only the
+ * last: logits [n_ids, n_vocab], the caller's.  Row i is bit for bit what a
+ * prefill of i + 1 ids gives.
+ */
+cag_status session_prefill_rows(cag_session *s, const int32_t *ids, int n_ids,
+                                float *logits, cag_error *err);
+/*
+ * cag_prefix_new of a cache's first n_tok tokens (1 .. its number), as if it
+ * held no more: what a session of it computes is what one of a shorter cache
+ * of the same chunks would.
+ */
+cag_status prefix_new_part(cag_engine *e, const cag_kvc *k, int n_tok,
+                           cag_prefix **out, cag_error *err);
 struct pool *engine_pool(cag_engine *e);
 
 #endif

@@ -287,6 +287,63 @@ static void rebuild(void **state)
     cag_model_close(m);
 }
 
+/* ------------------------------------------- the first tokens of a cache */
+
+/* A prefix cut short equals a shorter cold run; so do the logits of every
+ * token of a prompt asked for at once. */
+static void part(void **state)
+{
+    static const int cut[] = { 1, 63, 64, 65, 200, 256, 300 };
+    static const char *const codecs[] = { "f16", "f16z" };
+    enum { N = 300, N_ROW = 30 };
+    cag_model *m = mt_model("models/llama3.F16.gguf");
+    int n_vocab = mt_vocab(m);
+    cag_engine *e = mt_engine(m, 2, 7, CAG_PRECISION_DEFAULT, false);
+    cag_session *full = mt_session(e, NULL, N), *cold;
+    size_t bytes = N_ROW * (size_t)n_vocab * sizeof(float);
+    float *rows = malloc(bytes);
+    static int32_t ids[N + N_ROW];
+    char *dir = fix_mkdir(), *path = file_join(dir, "part.kvc");
+    const float *logits;
+    cag_prefix *p = NULL;
+
+    (void)state;
+    assert_non_null(rows);
+    mt_ids(ids, N + N_ROW, 14, n_vocab);
+    OK(cag_session_prefill(full, ids, N, NULL, err));
+    for (size_t i = 0; i < sizeof cut / sizeof cut[0]; i++) {
+        cag_kvc *k = write_cache(full, m, N, codecs[i % 2], 64 << i % 3, path);
+        OK(prefix_new_part(e, k, cut[i], &p, err));
+        cag_session *s = mt_session(e, p, N + N_ROW);
+        assert_int_equal(cag_session_n_tok(s), cut[i]);
+        OK(session_prefill_rows(s, ids + cut[i], N_ROW, rows, err));
+        assert_int_equal(cag_session_n_tok(s), cut[i] + N_ROW);
+        cold = mt_session(e, NULL, N + N_ROW);
+        OK(cag_session_prefill(cold, ids, cut[i], NULL, err));
+        for (int r = 0; r < N_ROW; r++) {
+            OK(cag_session_prefill(cold, ids + cut[i] + r, 1, &logits, err));
+            assert_memory_equal(logits, rows + (size_t)r * (size_t)n_vocab,
+                                bytes / N_ROW);
+        }
+        cag_session_free(cold);
+        cag_session_free(s);
+        cag_prefix_free(p);
+        cag_error why = CAG_ERROR_INIT;
+        assert_int_equal(prefix_new_part(e, k, 0, &p, &why), CAG_E_USAGE);
+        assert_int_equal(prefix_new_part(e, k, N + 1, &p, &why), CAG_E_USAGE);
+        assert_string_equal(why.msg, "301 tokens asked of a cache of 300");
+        cag_kvc_close(k);
+    }
+    unlink(path);
+    assert_int_equal(rmdir(dir), 0);
+    mem_free(path);
+    mem_free(dir);
+    free(rows);
+    cag_session_free(full);
+    cag_engine_free(e);
+    cag_model_close(m);
+}
+
 /* --------------------------------------------- every set of kernels, again */
 
 /* Logits of a short run under CAG_KERNELS=name, by a process of its own. */
@@ -376,6 +433,7 @@ int main(void)
         cmocka_unit_test_prestate(run_setup, &setups[3]),
         cmocka_unit_test_prestate(run_setup, &setups[4]),
         cmocka_unit_test(rebuild),
+        cmocka_unit_test(part),
         cmocka_unit_test(demo),
     };
 

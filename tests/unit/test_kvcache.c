@@ -180,8 +180,8 @@ static void world_open(struct world *w, const char *codec)
     fix_write(&w->f, w->path, 2);
     assert_int_equal(pool_new(&w->pool, 3, &err), CAG_OK);
     if (cag_kvc_open(w->path, &w->k, &err) ||
-        prefix_new(NULL, w->k, strcmp(codec, "f32") == 0, w->pool, &w->p,
-                   &err))
+        prefix_new(NULL, w->k, kvc_get_shape(w->k)->n_tok,
+                   strcmp(codec, "f32") == 0, w->pool, &w->p, &err))
         fail_msg("%s", err.msg);
 }
 
@@ -275,7 +275,8 @@ static void dirty_tail(void **state)
     assert_non_null(path);
     assert_int_equal(kvc_write(path, &d, -1, w.pool, &err), CAG_OK);
     assert_int_equal(cag_kvc_open(path, &k, &err), CAG_OK);
-    assert_int_equal(prefix_new(NULL, k, false, w.pool, &p, &err), CAG_OK);
+    assert_int_equal(prefix_new(NULL, k, kvc_get_shape(k)->n_tok, false,
+                                w.pool, &p, &err), CAG_OK);
     struct kvcache *shared = make((struct prefix *)p, 2, 2, 40, KV_F16, 300);
     struct kvcache *own = make(NULL, 2, 2, 40, KV_F16, 300);
     assert_int_equal(kvcache_import(own, k, 150, w.pool, &err), CAG_OK);
@@ -350,7 +351,8 @@ static void mismatch(void **state)
     assert_int_equal(kvcache_import(kv, w.k, 10, w.pool, &err),
                      CAG_E_MISMATCH);
     assert_non_null(strstr(err.msg, "40"));
-    assert_int_equal(prefix_new(NULL, w.k, true, w.pool, &p, &err),
+    assert_int_equal(prefix_new(NULL, w.k, kvc_get_shape(w.k)->n_tok, true,
+                                w.pool, &p, &err),
                      CAG_E_MISMATCH);
     assert_non_null(strstr(err.msg, "f16"));
     kvcache_free(kv);
@@ -382,7 +384,8 @@ static void damaged(void **state)
         *at ^= 1;
         assert_int_equal(kvc_parse(b.data, b.size, "bad.kvc", &k, &err),
                          CAG_OK);
-        assert_int_equal(prefix_new(NULL, k, false, w.pool, &p, &err),
+        assert_int_equal(prefix_new(NULL, k, kvc_get_shape(k)->n_tok, false,
+                                w.pool, &p, &err),
                          CAG_OK);
         struct kvcache *c = make((struct prefix *)p, 2, 2, 40, KV_F16, 300);
         assert_int_equal(kvcache_ready(c, 0, &err), CAG_OK);
