@@ -129,7 +129,7 @@ static inline const uint8_t *kmat_row(const struct kmat *w, int r)
  *                               [64][d_head % 32]
  * Unused positions are zero.  d_head is a multiple of 8.
  */
-enum { KV_F16 = 1, KV_F32 = 0 };
+enum { KV_F16 = 1, KV_F32 = 0, KV_Q8H = 2 };
 #define KV_TILE 64
 #define KV_SPAN 1024         /* keys; spans lie on an absolute grid too */
 

@@ -41,7 +41,7 @@ typedef struct cag_kvc_info {
     const char *path;
     int         major, minor;
     uint64_t    size_bytes;
-    const char *codec;               /* "f16z", "f16", "f32"                */
+    const char *codec;               /* "f16z", "f16", "f32", "q8h"         */
     int         n_layer, n_kv_head, d_head;
     int64_t     n_tok;               /* of the prefix                       */
     int         chunk_tok;

@@ -24,7 +24,7 @@ cag_status prefix_new(struct backend *b, const cag_kvc *k, int n_tok,
     const char *path = cag_kvc_get_info(k)->path;
     struct prefix *p;
 
-    if ((s->elem_bytes == 4) != kv_f32)
+    if (s->elem_bytes != (kv_f32 ? 4 : 2))
         return cag_fail(err, CAG_E_MISMATCH, path, -1,
                         "the cache holds K and V as f%d, the engine computes "
                         "with f%d",

@@ -4,6 +4,8 @@
  * The check before use is XXH3-64 of the stored bytes (20 GB/s), which finds
  * damage; who fears forgery uses cag_kvc_verify (SHA-256 of the raw bytes).
  */
+#include <string.h>
+
 #include "kvc/kvc_impl.h"
 #include "util/rd.h"
 
@@ -42,6 +44,39 @@ bool kvc_chunk_in_place(const cag_kvc *k)
     return k->codec != KVC_F16Z;
 }
 
+/*
+ * A scale or factor that is no number would make every answer one: forged or
+ * made by a faulty program.  Codes need no look, every byte is one.
+ */
+static cag_status check_q8h(const cag_kvc *k, int layer, int chunk,
+                            const struct kvc_chunk_ref *r, cag_error *err)
+{
+    const struct kvc_shape *s = &k->shape;
+    size_t        at = kvc_scale_off(s, chunk, 0, 0, 0);
+    size_t        end = kvc_factor_off(s, chunk, 0);
+    const char   *what = NULL;
+    struct kvc_chunk_ref first;
+
+    for (size_t i = at; i < end; i += 2)
+        if (rd_le16(r->stored + i) >= 0x7c00)     /* or its sign is set */
+            what = "a scale is negative or not a number";
+    for (size_t i = end; i < r->n_raw; i += 4) {
+        uint32_t f = rd_le32(r->stored + i);
+
+        if (f < 0x00800000 || f >= 0x7f800000)
+            what = "a factor is not a positive number";
+    }
+    kvc_chunk_ref(k, layer, 0, &first);
+    if (memcmp(r->stored + end, first.stored + kvc_factor_off(s, 0, 0),
+               r->n_raw - end) != 0)
+        what = "its factors are not those of the layer's first chunk";
+    if (what)
+        return cag_fail(err, CAG_E_FORMAT, k->name, (int64_t)r->off,
+                        "section KV: layer %d, chunk %d: %s", layer, chunk,
+                        what);
+    return CAG_OK;
+}
+
 cag_status kvc_chunk_load(const cag_kvc *k, int layer, int chunk,
                           uint8_t *dst, const uint8_t **raw, cag_error *err)
 {
@@ -60,6 +95,10 @@ cag_status kvc_chunk_load(const cag_kvc *k, int layer, int chunk,
                         "section KV is damaged: layer %d, chunk %d (XXH3 "
                         "differs)", layer, chunk);
     if (kvc_chunk_in_place(k)) {
+        st = kvc_is_q8h(&k->shape) ? check_q8h(k, layer, chunk, &r, err)
+                                   : CAG_OK;
+        if (st)
+            return st;
         *raw = r.stored;
         mark(k, layer, chunk);
         return CAG_OK;

@@ -45,6 +45,7 @@ static const struct {
     [KVC_F16Z] = { "f16z", "f16", 2 },
     [KVC_F16] = { "f16", "f16", 2 },
     [KVC_F32] = { "f32", "f32", 4 },
+    [KVC_Q8H] = { "q8h", "q8h", 1 },
 };
 
 const char *kvc_codec_name(enum kvc_codec c)

@@ -1,7 +1,7 @@
 /*
  * kvc_codec.h - how a chunk's raw bytes are stored, and the prefix text.
  *
- *   f16, f32   the raw bytes themselves
+ *   f16, f32, q8h   the raw bytes themselves
  *   f16z       u32 size[4] | plane 0 | plane 1 | plane 2 | plane 3
  *
  * The planes are the low and the high bytes of K's elements, then those of
@@ -25,7 +25,7 @@
 #include "util/error.h"
 
 const char *kvc_codec_name(enum kvc_codec c);     /* "f16z" */
-const char *kvc_codec_class(enum kvc_codec c);    /* "f16", "f32" */
+const char *kvc_codec_class(enum kvc_codec c);    /* "f16", "f32", "q8h" */
 /* -1 if unknown; name may be NULL. */
 int         kvc_codec_find(const char *name);
 int         kvc_codec_elem_bytes(enum kvc_codec c);

@@ -80,7 +80,7 @@ enum kvc_core {
 #define KVC_CORE_NAMES \
     { "META", "SRCS", "TEXT", "TOKS", "PRMT", "TKNZ", "CHNK", "KV" }
 
-enum kvc_codec { KVC_F16Z, KVC_F16, KVC_F32, KVC_N_CODEC };
+enum kvc_codec { KVC_F16Z, KVC_F16, KVC_F32, KVC_Q8H, KVC_N_CODEC };
 
 static inline uint64_t kvc_page_up(uint64_t n)
 {

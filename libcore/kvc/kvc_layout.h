@@ -5,10 +5,19 @@
  * [kv_head][tile].  The last chunk of a layer holds only the tiles that have
  * tokens.  Tiles themselves are laid out by kernels.h.  The same layout is
  * used in memory by a session's prefix.  Pure arithmetic on checked numbers.
+ *
+ * In class q8h the elements are int8 codes, and behind the tiles lie what
+ * they are multiplied with:
+ *
+ *   | K codes | V codes | K scales | V scales | factors |
+ *     scales   f16 [kv_head][tile][64], one of a token's row
+ *     factors  f32 [kv_head][d_head] of K's channels; those of the layer, the
+ *              same in each of its chunks, so that a chunk explains itself
  */
 #ifndef KVC_LAYOUT_H
 #define KVC_LAYOUT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -16,10 +25,15 @@
 
 struct kvc_shape {
     int n_layer, n_kv_head, d_head;
-    int elem_bytes;               /* 2 (f16) or 4 (f32) */
+    int elem_bytes;               /* 2 (f16), 4 (f32) or 1 (q8h) */
     int n_tok;                    /* tokens of the prefix */
     int chunk_tok;                /* 64 * 2^k */
 };
+
+static inline bool kvc_is_q8h(const struct kvc_shape *s)
+{
+    return s->elem_bytes == 1;
+}
 
 /* The largest 64 * 2^k whose raw K+V of one layer is at most 1 MiB, at
  * least 64. */
@@ -27,10 +41,16 @@ int    kvc_chunk_tok(int n_kv_head, int d_head, int elem_bytes);
 int    kvc_n_tile(const struct kvc_shape *s);            /* of all tokens */
 int    kvc_n_chunk(const struct kvc_shape *s);           /* per layer */
 int    kvc_chunk_tiles(const struct kvc_shape *s, int chunk);
+/* What attention reads of one token and head of K, or of V. */
+size_t kvc_row_bytes(const struct kvc_shape *s);
 size_t kvc_tile_bytes(const struct kvc_shape *s);
 size_t kvc_chunk_bytes(const struct kvc_shape *s, int chunk);  /* raw, K+V */
 /* Offset of a tile inside its chunk; tile counts from the chunk's first. */
 size_t kvc_tile_off(const struct kvc_shape *s, int chunk, int is_v,
                     int kv_head, int tile_in_chunk);
+/* The same of the 64 scales of a tile, and of a head's factors; q8h only. */
+size_t kvc_scale_off(const struct kvc_shape *s, int chunk, int is_v,
+                     int kv_head, int tile_in_chunk);
+size_t kvc_factor_off(const struct kvc_shape *s, int chunk, int kv_head);
 
 #endif

@@ -244,7 +244,7 @@ void kvc_check_meta_kv(struct kvc_check *c, const jv *meta,
     if (found < 0) {
         c->st = cag_fail(c->err, CAG_E_UNSUPPORTED, c->file, -1,
                          "META: kv.codec is \"%.32s\": this program reads "
-                         "f16z, f16 and f32", name);
+                         "f16z, f16, f32 and q8h", name);
         return;
     }
     *codec = (enum kvc_codec)found;

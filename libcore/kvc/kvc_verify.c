@@ -52,6 +52,14 @@ static bool tail_is_zero(const struct kvc_shape *s, const uint8_t *tile,
     return true;
 }
 
+static bool scales_are_zero(const uint8_t *scale, int used)
+{
+    for (int i = 2 * used; i < 2 * KVC_TILE; i++)
+        if (scale[i])
+            return false;
+    return true;
+}
+
 static cag_status check_tail(const cag_kvc *k, int layer, int chunk,
                              const uint8_t *raw, cag_error *err)
 {
@@ -64,7 +72,9 @@ static cag_status check_tail(const cag_kvc *k, int layer, int chunk,
     for (int v = 0; v < 2; v++)
         for (int h = 0; h < s->n_kv_head; h++)
             if (!tail_is_zero(s, raw + kvc_tile_off(s, chunk, v, h, last),
-                              v != 0, used))
+                              v != 0, used) ||
+                (kvc_is_q8h(s) && !scales_are_zero(
+                     raw + kvc_scale_off(s, chunk, v, h, last), used)))
                 return cag_fail(err, CAG_E_FORMAT, k->name, -1,
                                 "section KV: layer %d, chunk %d: a position "
                                 "behind the last token is not zero", layer,

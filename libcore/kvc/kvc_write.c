@@ -82,8 +82,8 @@ static cag_status check_desc(struct writer *w, cag_error *err)
 
     if (codec < 0)
         return cag_fail(err, CAG_E_USAGE, NULL, -1,
-                        "unknown KV codec \"%.32s\", expected f16z, f16 or "
-                        "f32", d->codec ? d->codec : "");
+                        "unknown KV codec \"%.32s\", expected f16z, f16, "
+                        "f32 or q8h", d->codec ? d->codec : "");
     w->codec = (enum kvc_codec)codec;
     w->shape = d->shape;
     if (w->shape.elem_bytes != kvc_codec_elem_bytes(w->codec))

@@ -23,7 +23,7 @@
  * META, if the caller likes:
  *   checkpoint  of: integer, tokens of the build this is the beginning of
  * META, added by the writer (a member of that name is replaced):
- *   binding.kv_class          "f16" or "f32"
+ *   binding.kv_class          "f16", "f32" or "q8h"
  *   binding.prompt            { member: SHA-256 of the string } for every
  *                             string member of META.prompt
  *   binding.sources           [sha256_text of each source, in order]
@@ -73,7 +73,7 @@ struct kvc_made {
 
 struct kvc_desc {
     struct kvc_shape shape;       /* chunk_tok 0: filled by kvc_chunk_tok   */
-    const char    *codec;         /* "f16z", "f16", "f32"                   */
+    const char    *codec;         /* "f16z", "f16", "f32", "q8h"            */
     const jv      *meta, *sources, *prompt;              /* see above       */
     const char    *text; size_t text_size;
     /* ids in [0, n_vocab); id_off never decreasing, at most text_size;

@@ -298,8 +298,7 @@ static cag_status look(struct bench_job *j, cag_error *err)
     j->config = kb->model->config;
     j->weight_bytes = weight_bytes(kb->model);
     j->kv_bytes = 2.0 * j->config.n_layer * j->config.n_kv_head *
-                  j->config.d_head *
-                  kvc_get_shape(kb->kvc)->elem_bytes;
+                  kvc_row_bytes(kvc_get_shape(kb->kvc));
     snprintf(j->codec, sizeof j->codec, "%s",
              cag_kvc_get_info(kb->kvc)->codec);
     st = facts_of_kb(j->r, kb, &o.engine, err);

@@ -411,7 +411,7 @@ cag_status bench_sizes(struct bench_job *j, const struct bench_case *c,
 
         /* against plain f16 */
         kv.share = (double)i->kv_stored_bytes / (double)i->n_tok /
-                   (j->kv_bytes * 2 / kvc_get_shape(k)->elem_bytes);
+                   (4.0 * i->n_layer * i->n_kv_head * i->d_head);
         st = bench_add_one(j->r, &file, (double)i->size_bytes, err);
         if (!st)
             st = bench_add_one(j->r, &kv,

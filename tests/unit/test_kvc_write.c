@@ -142,8 +142,8 @@ static void refuses_bad_descriptions(void **state)
 
     fix_init(&f);
     d = fix_desc(&f);
-    d.codec = "q8h";
-    expect_refused(&d, CAG_E_USAGE, "unknown KV codec \"q8h\"");
+    d.codec = "q4h";
+    expect_refused(&d, CAG_E_USAGE, "unknown KV codec \"q4h\"");
     d.codec = "f32";
     expect_refused(&d, CAG_E_USAGE, "takes elements of 4 bytes, not 2");
     d = fix_desc(&f);
