@@ -3,6 +3,7 @@
  *
  *   bench.c          order of the measurements, the report
  *   bench_measure.c  one function a group of figures
+ *   bench_lookup.c   what prompt lookup could gain
  *   bench_text.c     text of a wanted length, caches made from it
  *   bench_limits.c   the probes of the machine; the page cache
  *   bench_machine.c  facts: CPU, system, libraries
@@ -82,6 +83,11 @@ cag_status bench_process(struct bench_job *j, const struct bench_case *c,
                          cag_error *err);
 cag_status bench_sizes(struct bench_job *j, const struct bench_case *c,
                        cag_error *err);
+/* Seconds of a step of 1 and of CAG_STEP_MAX rows behind a question. */
+cag_status bench_lookup(cag_kb *kb, const char *question, double t[2],
+                        cag_error *err);
+/* Tokens a second an answer's guesses allow; n_generated > 1. */
+double     bench_lookup_bound(const cag_answer *a, const double t[2]);
 void       bench_kb_opts(const struct bench_job *j, bool no_cache,
                          cag_kb_opts *o);
 

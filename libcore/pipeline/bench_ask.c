@@ -27,17 +27,21 @@ static cag_bench_figure figure(const char *name, const char *unit,
 
 /* ------------------------------------------------------------------ asking */
 
-enum { PREFILL, FIRST, ANSWER, FIRST_UNCACHED, ANSWER_UNCACHED, RATE,
-       RATE_PLAIN, PER_STEP, N_ASK };
+enum { PREFILL, FIRST, ANSWER, FIRST_UNCACHED, ANSWER_UNCACHED,
+       STEP, STEP_GUESSES, RATE, RATE_PLAIN, RATE_BOUND, PER_STEP, N_ASK };
 
 /* Ask a loaded cache, with and without guessing from the knowledge: the
- * answer is the same, so the rates compare. */
+ * answer is the same, so the rates compare, with each other and with what
+ * the guesses allow. */
 static cag_status ask_loaded(cag_kb *kb, const char *question,
                              cag_ask_params *p, double t[N_ASK],
                              cag_error *err)
 {
-    cag_status st = CAG_OK;
+    double step[2];
+    cag_status st = bench_lookup(kb, question, step, err);
 
+    t[STEP] = step[0];
+    t[STEP_GUESSES] = step[1];
     for (int plain = 0; !st && plain < 2; plain++) {
         cag_answer a;
 
@@ -52,6 +56,8 @@ static cag_status ask_loaded(cag_kb *kb, const char *question,
                 (double)(a.n_generated - 1) / a.decode_s;
         if (!plain) {
             t[PREFILL] = a.prefill_s;
+            if (a.n_generated > 1)
+                t[RATE_BOUND] = bench_lookup_bound(&a, step);
             if (a.n_generated > 1)
                 t[PER_STEP] = (double)(a.n_generated - 1) /
                               (double)(a.n_generated - 1 - a.n_accepted);
@@ -98,8 +104,10 @@ cag_status bench_ask(struct bench_job *j, struct bench_case *c,
 {
     static const char *const names[] = { "question_prefill", "first_token",
                                          "answer", "first_token_uncached",
-                                         "answer_uncached", "answer_rate",
+                                         "answer_uncached", "step",
+                                         "step_guesses", "answer_rate",
                                          "answer_rate_plain",
+                                         "answer_rate_bound",
                                          "answer_per_step" };
     const cag_bench_opts *o = j->o;
     struct bench_series s[N_ASK] = { { NULL, 0, 0 } };
@@ -128,6 +136,8 @@ cag_status bench_ask(struct bench_job *j, struct bench_case *c,
                                     c->n_tok, rate ? CAG_BENCH_HIGHER
                                                    : CAG_BENCH_LOWER);
         snprintf(f.state, sizeof f.state, "warm");
+        if (i == RATE && s[RATE_BOUND].n > 0)
+            f.share = bench_median(&s[RATE]) / bench_median(&s[RATE_BOUND]);
         st = bench_add(j->r, &f, &s[i], err);
     }
     if (!st) {
