@@ -38,7 +38,7 @@ figure() { jq -se --arg n "$1" "map(select(.name == \$n)) | $2" figures.jsonl; }
     for name in tokenize prefill encode write build build_rate map open \
         expand verify question_prefill first_token answer \
         first_token_uncached answer_uncached decode_rate batch_rate \
-        answer_rate answer_rate_plain answer_per_step \
+        step step_guesses answer_rate answer_rate_plain answer_rate_bound answer_per_step \
         batch_answers ttft ttft_uncached private_bytes mapped_bytes \
         shared_bytes file_bytes kv_bytes_per_tok limit_read limit_fma; do
         figure $name 'length >= 1' >/dev/null || { echo "no $name"; return 1; }
