@@ -16,12 +16,11 @@
  */
 #include "format/gguf.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "format/sniff.h"
+#include "util/sniff.h"
 #include "util/arena.h"
 #include "util/file.h"
 #include "util/mem.h"
@@ -44,59 +43,6 @@ struct gguf {
     struct gguf_kv **by_key;      /* sorted, for look-up */
     struct gguf_tensor **by_name;
     uint64_t       *off;          /* [n_tensor] offset in the data section */
-};
-
-/* ------------------------------------------------------------------ types */
-
-static const struct {
-    const char *name;
-    int         elems, bytes;     /* elems 0: cag does not read it */
-} types[] = {
-    [GGUF_F32] = { "F32", 1, 4 },       [GGUF_F16] = { "F16", 1, 2 },
-    [GGUF_Q4_0] = { "Q4_0", 32, 18 },   [GGUF_Q4_1] = { "Q4_1", 32, 20 },
-    [4] = { "Q4_2", 0, 0 },             [5] = { "Q4_3", 0, 0 },
-    [GGUF_Q5_0] = { "Q5_0", 32, 22 },   [GGUF_Q5_1] = { "Q5_1", 32, 24 },
-    [GGUF_Q8_0] = { "Q8_0", 32, 34 },   [9] = { "Q8_1", 0, 0 },
-    [10] = { "Q2_K", 0, 0 },            [11] = { "Q3_K", 0, 0 },
-    [GGUF_Q4_K] = { "Q4_K", 256, 144 }, [GGUF_Q5_K] = { "Q5_K", 256, 176 },
-    [GGUF_Q6_K] = { "Q6_K", 256, 210 }, [15] = { "Q8_K", 0, 0 },
-    [16] = { "IQ2_XXS", 0, 0 },         [17] = { "IQ2_XS", 0, 0 },
-    [18] = { "IQ3_XXS", 0, 0 },         [19] = { "IQ1_S", 0, 0 },
-    [20] = { "IQ4_NL", 0, 0 },          [21] = { "IQ3_S", 0, 0 },
-    [22] = { "IQ2_S", 0, 0 },           [23] = { "IQ4_XS", 0, 0 },
-    [24] = { "I8", 0, 0 },              [25] = { "I16", 0, 0 },
-    [26] = { "I32", 0, 0 },             [27] = { "I64", 0, 0 },
-    [28] = { "F64", 0, 0 },             [29] = { "IQ1_M", 0, 0 },
-    [GGUF_BF16] = { "BF16", 1, 2 },     [34] = { "TQ1_0", 0, 0 },
-    [35] = { "TQ2_0", 0, 0 },           [39] = { "MXFP4", 0, 0 },
-    [40] = { "NVFP4", 0, 0 },
-};
-#define N_TYPE ((int)(sizeof types / sizeof *types))
-
-const char *gguf_type_name(int type)
-{
-    if (type < 0 || type >= N_TYPE || !types[type].name)
-        return "unknown";
-    return types[type].name;
-}
-
-bool gguf_type_block(int type, int *block_elems, int *block_bytes)
-{
-    if (type < 0 || type >= N_TYPE || !types[type].elems)
-        return false;
-    *block_elems = types[type].elems;
-    *block_bytes = types[type].bytes;
-    return true;
-}
-
-static const struct { const char *name; size_t size; } values[] = {
-    [GGUF_V_U8] = { "u8", 1 },      [GGUF_V_I8] = { "i8", 1 },
-    [GGUF_V_U16] = { "u16", 2 },    [GGUF_V_I16] = { "i16", 2 },
-    [GGUF_V_U32] = { "u32", 4 },    [GGUF_V_I32] = { "i32", 4 },
-    [GGUF_V_F32] = { "f32", 4 },    [GGUF_V_BOOL] = { "bool", 1 },
-    [GGUF_V_STR] = { "string", 0 }, [GGUF_V_ARRAY] = { "array", 0 },
-    [GGUF_V_U64] = { "u64", 8 },    [GGUF_V_I64] = { "i64", 8 },
-    [GGUF_V_F64] = { "f64", 8 },
 };
 
 /* ---------------------------------------------------------------- parsing */
@@ -137,16 +83,16 @@ static void read_elems(struct rd *r, struct gguf_kv *kv, int type, uint64_t n)
         for (i = 0; i < n && !r->status; i++)
             read_str(r, "string value", SIZE_MAX, &len);
         total = r->pos - begin;
-    } else if (n > rd_left(r) / values[type].size) {
+    } else if (n > rd_left(r) / gguf_value_size(type)) {
         char what[96];
 
         snprintf(what, sizeof what,
                  "%llu values of type %s do not fit the file",
-                 (unsigned long long)n, values[type].name);
+                 (unsigned long long)n, gguf_value_name(type));
         bad_value(r, kv, what);
         return;
     } else {
-        total = (size_t)n * values[type].size;
+        total = (size_t)n * gguf_value_size(type);
         rd_bytes(r, "value", total);
         for (i = 0; type == GGUF_V_BOOL && i < n && !r->status; i++)
             if (r->data[begin + i] > 1)
@@ -376,7 +322,7 @@ static cag_status check_magic(const uint8_t *data, size_t size,
     uint32_t version;
 
     if (size < 4 || memcmp(data, "GGUF", 4) != 0) {
-        kind = size ? sniff_kind(data, size) : "an empty file";
+        kind = size ? cag_file_kind(data, size) : "an empty file";
         if (kind)
             return cag_fail(err, CAG_E_FORMAT, name, -1,
                             "not a GGUF model but %s", kind);
@@ -541,227 +487,4 @@ const struct gguf_kv *gguf_find(const struct gguf *g, const char *name)
 
     hit = bsearch(&key, g->by_key, g->n_kv, sizeof *g->by_key, cmp_key);
     return hit ? *hit : NULL;
-}
-
-/* The value of key, or NULL with *st set: absent (an error if required). */
-static const struct gguf_kv *need(const struct gguf *g, const char *key,
-                                  bool required, cag_status *st,
-                                  cag_error *err)
-{
-    const struct gguf_kv *kv = gguf_find(g, key);
-
-    *st = CAG_OK;
-    if (!kv && required)
-        *st = cag_fail(err, CAG_E_FORMAT, g->path, -1, "key %s is missing",
-                       key);
-    return kv;
-}
-
-static cag_status wrong_type(const struct gguf *g, const char *key,
-                             const struct gguf_kv *kv, const char *want,
-                             cag_error *err)
-{
-    return cag_fail(err, CAG_E_FORMAT, g->path, -1,
-                    "key %s is of type %s%s, expected %s", key,
-                    kv->type == GGUF_V_ARRAY ? "array of " : "",
-                    values[kv->type == GGUF_V_ARRAY ? kv->elem_type
-                                                    : kv->type].name, want);
-}
-
-/* false: not an integer type, or a u64 above INT64_MAX (then *big) */
-static bool load_int(const uint8_t *p, int type, int64_t *v, bool *big)
-{
-    *big = false;
-    switch (type) {
-    case GGUF_V_U8:  *v = p[0]; return true;
-    case GGUF_V_I8:  *v = (int8_t)p[0]; return true;
-    case GGUF_V_U16: *v = rd_le16(p); return true;
-    case GGUF_V_I16: *v = (int16_t)rd_le16(p); return true;
-    case GGUF_V_U32: *v = rd_le32(p); return true;
-    case GGUF_V_I32: *v = (int32_t)rd_le32(p); return true;
-    case GGUF_V_I64: *v = (int64_t)rd_le64(p); return true;
-    case GGUF_V_U64:
-        *v = (int64_t)rd_le64(p);
-        *big = *v < 0;
-        return !*big;
-    default: return false;
-    }
-}
-
-static bool load_float(const uint8_t *p, int type, float *v)
-{
-    uint64_t u64;
-    uint32_t u32;
-    double d;
-
-    if (type == GGUF_V_F32) {
-        u32 = rd_le32(p);
-        memcpy(v, &u32, sizeof *v);
-        return true;
-    }
-    if (type == GGUF_V_F64) {
-        u64 = rd_le64(p);
-        memcpy(&d, &u64, sizeof d);
-        *v = (float)d;
-        return true;
-    }
-    return false;
-}
-
-cag_status gguf_get_int(const struct gguf *g, const char *key, bool required,
-                        int64_t min, int64_t max, int64_t *out,
-                        cag_error *err)
-{
-    const struct gguf_kv *kv;
-    cag_status st;
-    int64_t v;
-    bool big;
-
-    kv = need(g, key, required, &st, err);
-    if (!kv)
-        return st;
-    if (!load_int(kv->data, kv->type, &v, &big) && !big)
-        return wrong_type(g, key, kv, "an integer", err);
-    if (big || v < min || v > max)
-        return cag_fail(err, CAG_E_FORMAT, g->path, -1,
-                        big ? "key %s is %llu, expected %lld..%lld"
-                            : "key %s is %lld, expected %lld..%lld", key,
-                        (long long)v, (long long)min, (long long)max);
-    *out = v;
-    return CAG_OK;
-}
-
-cag_status gguf_get_float(const struct gguf *g, const char *key,
-                          bool required, float *out, cag_error *err)
-{
-    const struct gguf_kv *kv;
-    cag_status st;
-    float v;
-
-    kv = need(g, key, required, &st, err);
-    if (!kv)
-        return st;
-    if (!load_float(kv->data, kv->type, &v))
-        return wrong_type(g, key, kv, "a float", err);
-    if (!isfinite(v))
-        return cag_fail(err, CAG_E_FORMAT, g->path, -1,
-                        "key %s is not a finite number", key);
-    *out = v;
-    return CAG_OK;
-}
-
-cag_status gguf_get_bool(const struct gguf *g, const char *key, bool required,
-                         bool *out, cag_error *err)
-{
-    const struct gguf_kv *kv;
-    cag_status st;
-
-    kv = need(g, key, required, &st, err);
-    if (!kv)
-        return st;
-    if (kv->type != GGUF_V_BOOL)
-        return wrong_type(g, key, kv, "a bool", err);
-    *out = kv->data[0] != 0;
-    return CAG_OK;
-}
-
-cag_status gguf_get_str(const struct gguf *g, const char *key, bool required,
-                        struct gguf_str *out, cag_error *err)
-{
-    const struct gguf_kv *kv;
-    cag_status st;
-
-    kv = need(g, key, required, &st, err);
-    if (!kv)
-        return st;
-    if (kv->type != GGUF_V_STR)
-        return wrong_type(g, key, kv, "a string", err);
-    out->s = (const char *)kv->data + 8;
-    out->n = kv->size - 8;
-    return CAG_OK;
-}
-
-cag_status gguf_get_strs(const struct gguf *g, const char *key, bool required,
-                         struct gguf_str **out, size_t *n, cag_error *err)
-{
-    const struct gguf_kv *kv;
-    struct gguf_str *v;
-    const uint8_t *p;
-    cag_status st;
-    size_t i;
-
-    kv = need(g, key, required, &st, err);
-    if (!kv)
-        return st;
-    if (kv->type != GGUF_V_ARRAY || kv->elem_type != GGUF_V_STR)
-        return wrong_type(g, key, kv, "an array of strings", err);
-    v = mem_alloc_array((size_t)kv->n_elem + 1, sizeof *v);
-    if (!v)
-        return cag_fail_nomem(err, key);
-    p = kv->data;
-    for (i = 0; i < kv->n_elem; i++) {
-        v[i].n = (size_t)rd_le64(p);
-        v[i].s = (const char *)p + 8;
-        p += 8 + v[i].n;
-    }
-    *out = v;
-    *n = (size_t)kv->n_elem;
-    return CAG_OK;
-}
-
-cag_status gguf_get_floats(const struct gguf *g, const char *key,
-                           bool required, float **out, size_t *n,
-                           cag_error *err)
-{
-    const struct gguf_kv *kv;
-    cag_status st;
-    float *v;
-    size_t i;
-
-    kv = need(g, key, required, &st, err);
-    if (!kv)
-        return st;
-    if (kv->type != GGUF_V_ARRAY ||
-        (kv->elem_type != GGUF_V_F32 && kv->elem_type != GGUF_V_F64))
-        return wrong_type(g, key, kv, "an array of floats", err);
-    v = mem_alloc_array((size_t)kv->n_elem + 1, sizeof *v);
-    if (!v)
-        return cag_fail_nomem(err, key);
-    for (i = 0; i < kv->n_elem; i++)
-        load_float(kv->data + i * values[kv->elem_type].size, kv->elem_type,
-                   &v[i]);
-    *out = v;
-    *n = (size_t)kv->n_elem;
-    return CAG_OK;
-}
-
-cag_status gguf_get_ints(const struct gguf *g, const char *key, bool required,
-                         int64_t **out, size_t *n, cag_error *err)
-{
-    const struct gguf_kv *kv;
-    cag_status st;
-    int64_t *v;
-    size_t i;
-    bool big;
-
-    kv = need(g, key, required, &st, err);
-    if (!kv)
-        return st;
-    if (kv->type != GGUF_V_ARRAY || kv->elem_type == GGUF_V_STR ||
-        kv->elem_type == GGUF_V_F32 || kv->elem_type == GGUF_V_F64 ||
-        kv->elem_type == GGUF_V_BOOL)
-        return wrong_type(g, key, kv, "an array of integers", err);
-    v = mem_alloc_array((size_t)kv->n_elem + 1, sizeof *v);
-    if (!v)
-        return cag_fail_nomem(err, key);
-    for (i = 0; i < kv->n_elem; i++)
-        if (!load_int(kv->data + i * values[kv->elem_type].size,
-                      kv->elem_type, &v[i], &big)) {
-            mem_free(v);
-            return cag_fail(err, CAG_E_FORMAT, g->path, -1,
-                            "key %s: element %zu is beyond 2^63", key, i);
-        }
-    *out = v;
-    *n = (size_t)kv->n_elem;
-    return CAG_OK;
 }

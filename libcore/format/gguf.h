@@ -31,6 +31,9 @@ enum gguf_value {
     GGUF_V_F32, GGUF_V_BOOL, GGUF_V_STR, GGUF_V_ARRAY, GGUF_V_U64,
     GGUF_V_I64, GGUF_V_F64
 };
+const char *gguf_value_name(int type);  /* "u32"; "unknown"; static */
+/* Bytes of one value; 0 for strings, arrays and unknown types. */
+size_t gguf_value_size(int type);
 
 struct gguf_str { const char *s; size_t n; };   /* not NUL-terminated */
 

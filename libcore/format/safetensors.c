@@ -22,7 +22,7 @@
 #include <string.h>
 
 #include "format/gguf.h"
-#include "format/sniff.h"
+#include "util/sniff.h"
 #include "util/arena.h"
 #include "util/file.h"
 #include "util/json.h"
@@ -168,7 +168,7 @@ static cag_status check_head(const uint8_t *data, size_t size,
                              const char *file, uint64_t *n_header,
                              cag_error *err)
 {
-    const char *kind = size ? sniff_kind(data, size) : "an empty file";
+    const char *kind = size ? cag_file_kind(data, size) : "an empty file";
 
     if (kind && strcmp(kind, "a safetensors file") != 0)
         return cag_fail(err, CAG_E_FORMAT, file, -1,

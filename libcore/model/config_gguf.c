@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "format/sniff.h"
+#include "util/sniff.h"
 #include "model/config_check.h"
 #include "model/rope_scale.h"
 

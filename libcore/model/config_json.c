@@ -15,7 +15,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "format/sniff.h"
+#include "util/sniff.h"
 #include "model/config_check.h"
 #include "model/rope_scale.h"
 

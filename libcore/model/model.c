@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-#include "format/sniff.h"
+#include "util/sniff.h"
 #include "model/model_open.h"
 #include "tokenizer/tokenizer.h"
 #include "util/buf.h"

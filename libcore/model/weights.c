@@ -17,7 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "format/sniff.h"
+#include "util/sniff.h"
 #include "util/mem.h"
 #include "util/rd.h"
 

@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "format/sniff.h"
+#include "util/sniff.h"
 #include "pipeline/filter.h"
 #include "pipeline/notes.h"
 #include "pipeline/sources.h"
@@ -110,7 +110,7 @@ static const char *foreign(const char *text, size_t n, bool is_text)
         return "a PDF; give it a filter in a manifest, such as pdftotext: "
                "cag-manifest(5)";
     if (n && sniff_is_lfs(p, n))
-        return sniff_kind(p, n);
+        return cag_file_kind(p, n);
     if (is_text)
         return NULL;
     if (n > 4 && !memcmp(text, "PK\x03\x04", 4))
@@ -118,13 +118,7 @@ static const char *foreign(const char *text, size_t n, bool is_text)
                "filter in a manifest, such as pandoc: cag-manifest(5)";
     if (n > 8 && !memcmp(text, "\x89KVC\r\n\x1a\n", 8))
         return "a .kvc cache; caches cannot be joined, name the sources";
-    if (n > 4 && (!memcmp(text, "\x89PNG", 4) ||
-                  !memcmp(text, "\xff\xd8\xff", 3) ||
-                  !memcmp(text, "GIF8", 4)))
-        return "an image";
-    if (n > 4 && !memcmp(text, "\x7f" "ELF", 4))
-        return "a program";
-    return sniff_kind(p, n < SNIFF_BYTES ? n : SNIFF_BYTES);
+    return cag_file_kind(p, n < SNIFF_BYTES ? n : SNIFF_BYTES);
 }
 
 cag_status source_check_text(const char *text, size_t n, const char *shown,

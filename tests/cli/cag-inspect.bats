@@ -121,7 +121,7 @@ setup() {
     printf 'qsgg\x03\0\0\0\0\0\0\0' >q.bin
     fails 65 "llama.cpp" cag-inspect q.bin
     printf 'version https://git-lfs.github.com/spec/v1\noid sha256:aa\nsize 12\n' >l.kvc
-    fails 65 "Git LFS pointer" cag-inspect l.kvc
+    fails 65 "Git-LFS pointer" cag-inspect l.kvc
     fails 65 "not a .kvc cache" cag-inspect docs/a.md
     : >e.kvc
     fails 65 "the file is empty" cag-inspect e.kvc

@@ -25,7 +25,7 @@ cases = {
              "this is a GGUF model, expected a .kvc cache"),
     "git-lfs": (b"version https://git-lfs.github.com/spec/v1\n"
                 b"oid sha256:" + b"0" * 64 + b"\nsize 53248\n",
-                "this is a Git LFS pointer (run git lfs pull), expected a .kvc cache"),
+                "this is a Git-LFS pointer (run 'git lfs pull' to fetch the file), expected a .kvc cache"),
     "llama-session": (struct.pack("<III", 0x6767736E, 10, 0),
                       "this is a llama.cpp session file, expected a .kvc cache"),
     "flipped-header": (bytes(flipped), "the header is damaged (SHA-256 differs)"),

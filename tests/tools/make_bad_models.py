@@ -102,7 +102,7 @@ bad_gguf = {
     "git-lfs": (LFS, "a Git-LFS pointer (run 'git lfs pull'"),
     "safetensors": (st({"a": t("F32", [1], 0, 4)}, bytes(4)),
                     "not a GGUF model but a safetensors file"),
-    "kvc": (b"\x89KVC\r\n\x1a\n" + bytes(56), "a .kvc cache of cag"),
+    "kvc": (b"\x89KVC\r\n\x1a\n" + bytes(56), "a .kvc cache"),
     "html": (b"<!DOCTYPE html><html>404", "an HTML page"),
     "version-1": (gguf([ARCH], [], version=1), "GGUF version 1"),
     "big-endian": (gguf([ARCH], [], version=0x03000000), "big-endian"),

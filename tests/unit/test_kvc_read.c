@@ -864,7 +864,7 @@ static void foreign_files_are_named(void **state)
         { "\x40\0\0\0\0\0\0\0{\"__metadata__\"", 22,
           "this is a safetensors file" },
         { "version https://git-lfs.github.com/spec/v1\noid", 46,
-          "this is a Git LFS pointer" },
+          "this is a Git-LFS pointer" },
         { "\x89KVC\n\x1a\n", 7, "damaged by a text-mode transfer" },
         { "KVCache\0", 8, "not a .kvc cache" },
         { "hello", 5, "not a .kvc cache" },

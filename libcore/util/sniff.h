@@ -5,17 +5,17 @@
  * Git-LFS pointer" sends a user to `git lfs pull`, "bad magic" sends nobody
  * anywhere.
  */
-#ifndef FORMAT_SNIFF_H
-#define FORMAT_SNIFF_H
+#ifndef UTIL_SNIFF_H
+#define UTIL_SNIFF_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-/* SNIFF_BYTES of the head are enough.  A phrase with its article ("a GGUF
- * model"), static; NULL if unknown. */
+#include <cag/kvc.h>
+
+/* So many bytes of the head are enough for cag_file_kind (cag/kvc.h). */
 #define SNIFF_BYTES 64
-const char *sniff_kind(const uint8_t *head, size_t n);
 /* A Git-LFS pointer: the text file that stands in for one not yet fetched. */
 bool sniff_is_lfs(const uint8_t *head, size_t n);
 
