@@ -61,6 +61,7 @@ FUZZ_SRC := $(wildcard tests/fuzz/fuzz_*.c)
 REPLAY   := $(patsubst tests/fuzz/fuzz_%.c,build/san/replay/%,$(FUZZ_SRC))
 BATS     := $(wildcard tests/cli/*.bats)
 LINT     := $(wildcard tests/lint/*.sh)
+SHIM_PLUGIN := $(if $(filter release san,$(MODE)),$(B)/shim/libcag-cuda.so)
 # run on the host shim, always under ASan and UBSan
 CUDA_TEST := $(patsubst tests/cuda/%,build/san/tests/cuda/%,$(basename \
                $(wildcard tests/cuda/test_*.c tests/cuda/test_*.cc)))
@@ -143,7 +144,7 @@ $(B)/tests/%: $(B)/obj/tests/%.o $(B)/libcag.a
 	$(Q)$(CC) $(CFLAGS) $(SAN) $(LDFLAGS) -o $@ $(filter %.o,$^) \
 	    $(filter %libcmd.a,$^) $(filter %libcag.a,$^) -lcmocka $(CORE_LIBS)
 
-tests: $(UNIT_BIN) $(B)/check_cuda ## build the test programs
+tests: $(UNIT_BIN) $(B)/check_cuda $(SHIM_PLUGIN) ## build the test programs
 
 # measures a GPU; built here, run there
 $(B)/check_cuda: $(B)/obj/tests/cuda/check_cuda.o $(B)/libcag.a
@@ -198,7 +199,7 @@ $(B)/libcag-cuda.so: $(CU_OBJ) $(CU_C:%.c=$(B)/obj/%.o) $(B)/libcag.a
 # the shim: objects of the .cu files and all that a test links
 CXX     ?= g++
 SHIM_CXXFLAGS = -std=c++17 -Wall -Wextra -Wno-unknown-pragmas $(WERROR) -g -O1 \
-    $(SAN) $(if $(SAN),--param asan-use-after-return=0) -I. -Iinclude -Ilibcore
+    -fPIC $(SAN) $(if $(SAN),--param asan-use-after-return=0) -I. -Iinclude -Ilibcore
 SHIM_OBJ = $(CU_SRC:%.cu=$(B)/obj/shim/%.o) $(CU_C:%.c=$(B)/obj/%.o) \
     $(patsubst %.cc,$(B)/obj/shim/%.o,$(wildcard tests/cuda/shim*.cc))
 
@@ -215,6 +216,13 @@ $(B)/obj/shim/%.o: %.cc
 $(B)/libcuk-shim.a: $(SHIM_OBJ)
 	$(say) AR $@
 	$(Q)rm -f $@ && ar rcs $@ $^
+
+# a plugin whose GPU is the shim, for the tools: tests/cli/cuda.bats
+$(B)/shim/libcag-cuda.so: $(SHIM_OBJ) $(B)/libcag.a
+	@mkdir -p $(@D)
+	$(say) LD $@
+	$(Q)$(CXX) -g $(SAN) $(LDFLAGS) -shared -o $@ $^ $(CORE_LIBS) \
+	    -Wl,--exclude-libs=ALL
 
 $(B)/tests/cuda/%: $(B)/obj/shim/tests/cuda/%.o $(B)/libcuk-shim.a $(B)/libcag.a
 	@mkdir -p $(@D)

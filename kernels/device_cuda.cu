@@ -97,8 +97,18 @@ int cuk_count(int *n, int *driver, int *runtime, struct cuk_err *err)
     CUK_TRY(err, cudaDriverGetVersion, (&dv));
     if (driver)
         *driver = dv;
-    CUK_TRY(err, cudaGetDeviceCount, (n));
-    return 0;
+    cudaError_t e = cudaGetDeviceCount(n);
+    if (e == cudaErrorNoDevice) {        /* a count like any other */
+        cudaGetLastError();
+        *n = 0;
+        return 0;
+    }
+    if (e != cudaSuccess) {
+        fill(err, (int)e, cudaGetErrorName(e), "cudaGetDeviceCount",
+             __FILE__, __LINE__);
+        cudaGetLastError();
+    }
+    return (int)e;
 }
 
 int cuk_info(int ordinal, struct cuk_info *info, struct cuk_err *err)

@@ -62,8 +62,11 @@ std::recursive_mutex big_lock;
 uint64_t rng = 1;
 uint64_t clock_steps, n_calls;
 int      n_dev = 1, sm = 89, driver = 13000, runtime = 13000;
-int      fail_in, fail_code, last_error;
+int      fail_in, fail_code, last_error, lost;
+char     fail_name[64];
 uint64_t mem_total = (uint64_t)1 << 30, mem_used, mem_peak;
+struct shim_count counts;
+bool     in_graph;
 
 struct area { size_t size; };
 std::map<uintptr_t, area> dev_mem, host_mem;
@@ -77,21 +80,40 @@ std::set<shim_graph *>  graphs;
     abort();
 }
 
-/* Each entry of the runtime: the failure a test asked for. */
-cudaError_t enter(void)
+/* The context is lost: what was queued never runs. */
+void lose(int code)
+{
+    lost = code;
+    for (shim_stream *s : streams)
+        s->q.clear();
+    for (shim_event *e : events)
+        e->done = e->recorded;
+}
+
+/* Each entry of the runtime: the failure a test asked for; after one that a
+ * context does not survive, every later one. */
+cudaError_t enter(const char *name)
 {
     n_calls++;
-    if (fail_in > 0 && --fail_in == 0) {
+    if (lost != 0) {
+        last_error = lost;
+        return (cudaError_t)lost;
+    }
+    if (fail_in > 0 && (fail_name[0] == 0 || !strcmp(fail_name, name)) &&
+        --fail_in == 0) {
         last_error = fail_code;
+        if (fail_code == cudaErrorIllegalAddress ||
+            fail_code == cudaErrorLaunchFailure)
+            lose(fail_code);
         return (cudaError_t)fail_code;
     }
     return cudaSuccess;
 }
 #define LOCK() std::lock_guard<std::recursive_mutex> hold_(big_lock)
-#define ENTER()                \
-    LOCK();                    \
-    cudaError_t e_ = enter();  \
-    if (e_ != cudaSuccess)     \
+#define ENTER()                        \
+    LOCK();                            \
+    cudaError_t e_ = enter(__func__);  \
+    if (e_ != cudaSuccess)             \
         return e_
 
 cudaError_t error(cudaError_t e)
@@ -209,10 +231,78 @@ uint64_t shim_peak(void)
 
 void shim_fail(int n, int code)
 {
+    shim_fail_in("", n, code);
+}
+
+void shim_fail_in(const char *name, int n, int code)
+{
+    snprintf(fail_name, sizeof fail_name, "%s", name);
     fail_in = n;
     fail_code = code;
-    last_error = 0;
+    last_error = lost = 0;
 }
+
+struct shim_count shim_counts(void)
+{
+    LOCK();
+    return counts;
+}
+
+/*
+ * A plugin is told by the environment, and tells at the end what it did:
+ *   CAG_SHIM   words: devices=N memory=MIB sm=N driver=N seed=N
+ *              fail=NAME:N:CODE (the N-th call of NAME)
+ *   CAG_SHIM_COUNTS   the file that gets the counts, one line each
+ */
+static void from_environment(void)
+{
+    const char *s = getenv("CAG_SHIM");
+    char name[64];
+    int n, code, used;
+
+    for (; s && *s; s += used) {
+        used = 0;
+        if (sscanf(s, " devices=%d%n", &n, &used) == 1 && used > 0)
+            n_dev = n;
+        else if (sscanf(s, " memory=%d%n", &n, &used) == 1 && used > 0)
+            mem_total = (uint64_t)n << 20;
+        else if (sscanf(s, " sm=%d%n", &n, &used) == 1 && used > 0)
+            sm = n;
+        else if (sscanf(s, " driver=%d%n", &n, &used) == 1 && used > 0)
+            driver = n;
+        else if (sscanf(s, " seed=%d%n", &n, &used) == 1 && used > 0)
+            shim_seed((uint64_t)n);
+        else if (sscanf(s, " fail=%63[A-Za-z0-9_]:%d:%d%n", name, &n, &code,
+                        &used) == 3 && used > 0)
+            shim_fail_in(name, n, code);
+        else
+            stop("CAG_SHIM is not understood");
+    }
+}
+
+static void tell_counts(void)
+{
+    const char *path = getenv("CAG_SHIM_COUNTS");
+    FILE *f = path ? fopen(path, "w") : nullptr;
+
+    if (!f)
+        return;
+    fprintf(f, "allocs %llu\nfrees %llu\nsyncs %llu\nlaunches %llu\n"
+            "graphs %llu\nreplays %llu\nbytes_back %llu\nlive %d\n",
+            (unsigned long long)counts.allocs,
+            (unsigned long long)counts.frees,
+            (unsigned long long)counts.syncs,
+            (unsigned long long)counts.launches,
+            (unsigned long long)counts.graphs,
+            (unsigned long long)counts.replays,
+            (unsigned long long)counts.bytes_back, shim_live());
+    fclose(f);
+}
+
+static struct at_load {
+    at_load() { from_environment(); }
+    ~at_load() { tell_counts(); }
+} at_load_;
 
 /* ----------------------------------------------------------------- devices */
 
@@ -335,6 +425,7 @@ cudaError_t cudaMalloc(void **p, size_t n)
     if (n > mem_total - mem_used)
         return error(cudaErrorMemoryAllocation);
     *p = fresh(dev_mem, n);
+    counts.allocs++;
     mem_used += n;
     if (mem_used > mem_peak)
         mem_peak = mem_used;
@@ -349,6 +440,7 @@ cudaError_t cudaFree(void *p)
     if (it == dev_mem.end())
         stop("cudaFree of what cudaMalloc did not give");
     cudaDeviceSynchronize();
+    counts.frees++;
     mem_used -= it->second.size;
     dev_mem.erase(it);
     free(p);
@@ -394,7 +486,11 @@ cudaError_t cudaMemcpy2DAsync(void *dst, size_t dp, const void *src,
     if (kind != cudaMemcpyHostToDevice)
         check_range("a copy from what is not device memory", dev_mem, src,
                     (n_row - 1) * sp + width);
+    if (kind == cudaMemcpyDeviceToHost && !s->graph)
+        counts.bytes_back += n_row * width;
     queue(s, [=] {
+        if (kind == cudaMemcpyDeviceToHost && in_graph)
+            counts.bytes_back += n_row * width;
         for (size_t i = 0; i < n_row; i++)
             memcpy((uint8_t *)dst + i * dp, (const uint8_t *)src + i * sp,
                    width);
@@ -434,6 +530,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t s)
     ENTER();
     if (s->graph)
         return error(cudaErrorStreamCaptureUnsupported);
+    counts.syncs++;
     drain([=] { return s->q.empty(); });
     return cudaSuccess;
 }
@@ -543,7 +640,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *out)
     for (shim_event *e : events)
         if (e->graph == g)
             e->graph = nullptr;
-    cudaError_t e = enter();
+    cudaError_t e = enter(__func__);
     if (e == cudaSuccess && !joined)
         e = error(cudaErrorStreamCaptureUnjoined);
     if (e != cudaSuccess) {
@@ -560,6 +657,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *e, cudaGraph_t g,
     ENTER();
     *e = new shim_graph(*g);
     graphs.insert(*e);
+    counts.graphs++;
     return cudaSuccess;
 }
 
@@ -600,7 +698,12 @@ static void run_graph(const shim_graph *g)
 cudaError_t cudaGraphLaunch(cudaGraphExec_t e, cudaStream_t s)
 {
     ENTER();
-    queue(s, [=] { run_graph(e); });
+    counts.replays++;
+    queue(s, [=] {
+        in_graph = true;
+        run_graph(e);
+        in_graph = false;
+    });
     return cudaSuccess;
 }
 
@@ -610,8 +713,9 @@ void shim_launch(const char *name, dim3 grid, dim3 block, size_t smem,
                  cudaStream_t s, std::function<void()> body)
 {
     LOCK();
-    if (enter() != cudaSuccess)
+    if (enter(name) != cudaSuccess)
         return;
+    counts.launches++;
     if (grid.x == 0 || grid.y == 0 || grid.y > 65535 || grid.z > 65535 ||
         block.x * block.y * block.z > 1024 || block.x == 0) {
         error(cudaErrorInvalidValue);
@@ -637,7 +741,7 @@ const char *cublasGetStatusName(cublasStatus_t s)
 cublasStatus_t cublasCreate(cublasHandle_t *h)
 {
     LOCK();
-    if (enter() != cudaSuccess) {
+    if (enter(__func__) != cudaSuccess) {
         last_error = 0;
         return CUBLAS_STATUS_INVALID_VALUE;
     }
@@ -682,7 +786,7 @@ cublasStatus_t cublasGemmEx(cublasHandle_t h, cublasOperation_t ta,
     LOCK();
     float al = *(const float *)alpha, be = *(const float *)beta;
 
-    if (enter() != cudaSuccess) {
+    if (enter(__func__) != cudaSuccess) {
         last_error = 0;
         return CUBLAS_STATUS_INVALID_VALUE;
     }

@@ -310,6 +310,8 @@ static void test_errors(void)
               == cudaErrorLaunchFailure, "failed launch");
     CHECK(strcmp(cuk_error(dev)->call, "add_norm_kernel") == 0, "%s",
           cuk_error(dev)->call);
+    CHECK(cuk_sync(dev) == cudaErrorLaunchFailure, "lost for good");
+    shim_fail(0, 0);
     cuk_clear(dev);
 
     CHECK(cuk_info(7, &info, &err) != 0 &&

@@ -1,0 +1,138 @@
+#!/usr/bin/env bats
+# The tools with a plugin that has a GPU: libcag-cuda.so over the host shim
+# (tests/cuda), opened with dlopen as the real one is.  CAG_SHIM says what
+# device it plays, CAG_SHIM_COUNTS what was done with it.
+
+load ask_helper
+
+setup_file() {
+    export CAG_BIN="${CAG_BIN:-$BATS_TEST_DIRNAME/../../build/release}"
+    export plugin="$CAG_BIN/shim/libcag-cuda.so"
+    unset CAG_SHIM CAG_SHIM_COUNTS CAG_CUDA_PLUGIN
+    ask_setup_file
+    printf '{"id":%s,"question":"%s"}\n' 1 "Who leads?" 2 "How long?" \
+        3 "What is it?" >rows.jsonl
+}
+
+setup() {
+    [ -e "$plugin" ] || skip "the shim's plugin is not built: make tests"
+    cd "$work"
+    export CAG_CUDA_PLUGIN="$plugin" CAG_DEVICE=cuda
+}
+
+# count NAME: what the shim counted
+count() { sed -n "s/^$1 //p" "$BATS_TEST_TMPDIR/counts"; }
+
+# counted COMMAND...: run it, status 0, nothing left on the device
+counted() {
+    CAG_SHIM_COUNTS="$BATS_TEST_TMPDIR/counts" expect 0 "$@"
+    [ "$(count live)" = 0 ] || { cat "$BATS_TEST_TMPDIR/counts"; return 1; }
+}
+
+@test "the GPU answers as the CPU does, from caches of either" {
+    local device kvc
+    counted cag-build -q -m "$MODELS/qwen3" -o gpu.kvc kb.md
+    [ "$(count launches)" -ge 8 ]
+    for kvc in qwen.kvc gpu.kvc; do
+        for device in cpu cuda; do
+            expect 0 cag-ask -n 8 --device $device $kvc "How long does it fly?"
+            cp "$out" $device.txt
+            expect 0 cag-ask -n 8 --device $device --json $kvc "Who leads?"
+            steady "$out" | sed 's/,"options":"[0-9a-f]*"//' > $device.json
+        done
+        [ -s cpu.txt ]
+        cmp cpu.txt cuda.txt
+        cmp cpu.json cuda.json
+    done
+    expect 0 cag-inspect gpu.kvc
+    grep -q 'cuda' "$out"
+}
+
+@test "a batch answers as the CPU does, and as one question at a time" {
+    local device
+    for device in cpu cuda; do
+        expect 0 cag-ask -n 5 -j 3 --device $device --batch rows.jsonl \
+            --output-format text llama.kvc
+        cp "$out" $device.txt
+    done
+    [ "$(wc -l <cpu.txt)" = 3 ]
+    cmp cpu.txt cuda.txt
+    expect 0 cag-ask -n 5 --no-lookup llama.kvc "Who leads?"
+    [ "$(cat "$out")" = "$(head -n 1 cuda.txt)" ]
+}
+
+@test "-u names the device, why, and its memory" {
+    counted cag-ask -n 3 -u llama.kvc "Who leads?"
+    says "cuda, sm_89; cuda:0 host shim 0, compute capability 8.9" \
+        "driver 13.0" "MiB of its memory in use"
+    expect 0 cag-ask -n 3 -u --device auto llama.kvc "Who leads?"
+    says "cuda, sm_89; cuda:0 host shim 0"
+}
+
+@test "auto falls back to the CPU with one line that says why" {
+    local shim says
+    expect 0 cag-ask -n 3 --device cpu llama.kvc "Who leads?"
+    cp "$out" cpu.txt
+    while IFS='|' read -r shim says; do
+        CAG_SHIM=$shim expect 0 cag-ask -n 3 --device auto llama.kvc "Who leads?"
+        cmp cpu.txt "$out"
+        says "warning: using the CPU, not the GPU: " "$says"
+        [ "$(grep -c 'not the GPU' "$err")" = 1 ]
+    done <<'END'
+memory=70|the model with its scratch needs 
+memory=70|6 MiB of 70 MiB are free
+driver=12040|the driver supports CUDA 12.4, the plugin needs 13.0
+sm=70|host shim 0 has compute capability 7.0, the kernels need 7.5
+END
+    # no driver, no device: nothing to complain about
+    for shim in driver=0 devices=0; do
+        CAG_SHIM=$shim expect 0 cag-ask -n 3 --device auto llama.kvc "Who leads?"
+        cmp cpu.txt "$out"
+        [ "$(grep -c 'GPU' "$err")" = 0 ]
+    done
+}
+
+@test "a GPU that was asked for and cannot be used ends with one line" {
+    local status shim says
+    while IFS='|' read -r status shim says; do
+        CAG_SHIM=$shim expect $status cag-ask llama.kvc "Who leads?"
+        refused "--device cuda: $says"
+    done <<'END'
+69|driver=0|there is no NVIDIA driver
+69|driver=12040|the driver supports CUDA 12.4, the plugin needs 13.0
+69|devices=0|the driver sees no GPU
+69|sm=70|host shim 0 has compute capability 7.0, the kernels need 7.5
+71|memory=70|the model with its scratch needs 
+END
+    # one that is lost on the way
+    CAG_SHIM=fail=cudaStreamSynchronize:3:700 expect 69 cag-ask llama.kvc "Who?"
+    refused "cudaStreamSynchronize gave cudaErrorIllegalAddress (700)" \
+        "the device is lost to this process"
+    CAG_DEVICE=cuda:2 expect 69 cag-ask llama.kvc "Who leads?"
+    refused "there is no cuda:2, the driver sees 1 GPU"
+    CAG_SHIM="devices=3" CAG_DEVICE=cuda:2 \
+        expect 0 cag-ask -u -n 1 llama.kvc "Who leads?"
+    says "cuda:2 host shim 2"
+}
+
+@test "cag-inspect --devices lists what is there" {
+    CAG_SHIM="devices=2 sm=75" expect 0 cag-inspect --devices
+    grep -q "plugin $plugin" "$out"
+    grep -q "cuda:0 host shim 0, compute capability 7.5, 1024 MiB" "$out"
+    grep -q "cuda:1 host shim 1" "$out"
+    CAG_SHIM="sm=61" expect 0 cag-inspect --devices --json
+    grep -q "6.1, 1024 MiB (too old for the kernels)" "$out"
+    CAG_SHIM="driver=11080" expect 0 cag-inspect --devices
+    grep -q "the driver supports CUDA 11.8, the plugin needs 13.0" "$out"
+}
+
+@test "an installed plugin is found in ../lib/cag" {
+    local dir=$BATS_TEST_TMPDIR/tree
+    mkdir -p "$dir/bin" "$dir/lib/cag"
+    cp "$CAG_BIN/cag-inspect" "$dir/bin"
+    ln -s "$plugin" "$dir/lib/cag/libcag-cuda.so"
+    unset CAG_CUDA_PLUGIN
+    expect 0 "$dir/bin/cag-inspect" --devices
+    grep -q "plugin $dir/bin/../lib/cag/libcag-cuda.so" "$out"
+    grep -q "cuda:0 host shim 0" "$out"
+}
