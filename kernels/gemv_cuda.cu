@@ -197,7 +197,7 @@ argmax_parts_kernel(struct best *out, const float *logits, size_t ld, int n)
 }
 
 __global__ static void __launch_bounds__(CUK_ARGMAX_PARTS)
-argmax_kernel(int32_t *id, struct cuk_row *next, const struct best *parts)
+argmax_kernel(int32_t *id, const struct best *parts)
 {
     CUK_SMEM(smem);
     const int t = (int)blockIdx.x;
@@ -205,16 +205,11 @@ argmax_kernel(int32_t *id, struct cuk_row *next, const struct best *parts)
         parts[(size_t)t * CUK_ARGMAX_PARTS + threadIdx.x],
         (struct best *)smem);
 
-    if (threadIdx.x != 0)
-        return;
-    id[t] = v.id;
-    if (next) {
-        next[t].id = v.id;
-        next[t].pos++;
-    }
+    if (threadIdx.x == 0)
+        id[t] = v.id;
 }
 
-int cuk_argmax(struct cuk_stream *s, int32_t *dev_id, struct cuk_row *next,
+int cuk_argmax(struct cuk_stream *s, int32_t *dev_id,
                const float *dev_logits, size_t ld, int n_row, int n_vocab,
                void *dev_scratch)
 {
@@ -226,6 +221,6 @@ int cuk_argmax(struct cuk_stream *s, int32_t *dev_id, struct cuk_row *next,
             dim3(CUK_ARGMAX_PARTS, (unsigned)n_row), dim3(ARGMAX_THREADS),
             64, parts, dev_logits, ld, n_vocab);
     CUK_RUN(s, "argmax_kernel", argmax_kernel, dim3((unsigned)n_row),
-            dim3(CUK_ARGMAX_PARTS), 64, dev_id, next, parts);
+            dim3(CUK_ARGMAX_PARTS), 64, dev_id, parts);
     return 0;
 }

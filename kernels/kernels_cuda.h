@@ -192,9 +192,6 @@ int cuk_embed_norm(struct cuk_stream *s, float *dev_x, void *dev_h,
 int cuk_add_norm(struct cuk_stream *s, float *dev_x, const float *dev_y,
                  const float *dev_bias, void *dev_h, int h_type,
                  const float *dev_w, float eps, int n_row, int d);
-/* dst[i] = src[index[i]], rows of d floats */
-int cuk_gather(struct cuk_stream *s, float *dev_dst, const float *dev_src,
-               const int32_t *dev_index, int n_row, int d);
 /* out[t, i] = silu(g[t, i]) * u[t, i]; operand type, [n_row, d]; g and u
  * [n_row, ld].  ref: within (u + 1e-5) * |out| + 1e-30 */
 int cuk_swiglu(struct cuk_stream *s, void *dev_out, int out_type,
@@ -268,13 +265,11 @@ int cuk_gemv(struct cuk_stream *s, const struct cuk_gemv *g);
 
 /*
  * id[t] = the first index of the largest logit of logits [n_row, ld] (NaN
- * counts as -inf; all NaN gives 0).  next (or NULL): next[t].id = id[t] and
- * next[t].pos += 1, for the next step.  scratch: CUK_ARGMAX_SCRATCH(n_row)
- * bytes.
+ * counts as -inf; all NaN gives 0).  scratch: CUK_ARGMAX_SCRATCH(n_row) bytes.
  */
 #define CUK_ARGMAX_PARTS 64
 #define CUK_ARGMAX_SCRATCH(n_row) ((size_t)(n_row) * CUK_ARGMAX_PARTS * 8)
-int cuk_argmax(struct cuk_stream *s, int32_t *dev_id, struct cuk_row *next,
+int cuk_argmax(struct cuk_stream *s, int32_t *dev_id,
                const float *dev_logits, size_t ld, int n_row, int n_vocab,
                void *dev_scratch);
 

@@ -101,26 +101,6 @@ int cuk_add_norm(struct cuk_stream *s, float *dev_x, const float *dev_y,
 }
 
 __global__ static void __launch_bounds__(NORM_THREADS)
-gather_kernel(float *dst, const float *src, const int32_t *index, int d)
-{
-    const float *from = src + (size_t)index[blockIdx.x] * (size_t)d;
-
-    dst += (size_t)blockIdx.x * (size_t)d;
-    for (int i = (int)threadIdx.x; i < d; i += (int)blockDim.x)
-        dst[i] = from[i];
-}
-
-int cuk_gather(struct cuk_stream *s, float *dev_dst, const float *dev_src,
-               const int32_t *dev_index, int n_row, int d)
-{
-    if (n_row < 1 || d < 1)
-        CUK_REFUSE(s->d, "cuk_gather");
-    CUK_RUN(s, "gather_kernel", gather_kernel, dim3((unsigned)n_row),
-            dim3(NORM_THREADS), 0, dev_dst, dev_src, dev_index, d);
-    return 0;
-}
-
-__global__ static void __launch_bounds__(NORM_THREADS)
 swiglu_kernel(void *out, int out_type, const float *g, const float *u,
               size_t ld, int d)
 {

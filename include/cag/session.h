@@ -129,11 +129,16 @@ typedef struct cag_step {
     const int32_t *ids;       /* [n_ids] the generated token, then guesses  */
     int            n_ids;     /* 1 .. CAG_STEP_MAX                          */
     const float   *logits;    /* out: [n_ids, n_vocab], the session's       */
+    /* Only the id of the largest logit of each row is wanted, the lowest of
+     * equals: best is set, logits is NULL.  A GPU then sends an id back
+     * instead of a vocabulary.                                             */
+    bool           greedy;
+    int32_t        best[CAG_STEP_MAX];      /* out: [n_ids]                 */
 } cag_step;
 CAG_API cag_status cag_session_verify(cag_step *step, int n, cag_error *err);
 /*
  * cag_session_prefill for several sessions at once: ids are prompt tokens,
- * any number of them, logits the row after the last.  Short prompts share
+ * any number of them, logits the row after the last, best its choice.  Short prompts share
  * passes, and so the reading of the weights and of a common prefix.  After
  * an error every session has the length it had.
  */

@@ -49,6 +49,9 @@ struct forward_row {
     struct backend_kv *kv;
     int32_t            pos, id;
     float             *logits;    /* [n_vocab], or NULL: not wanted */
+    int32_t           *best;      /* not NULL: only the first index of the
+                                     largest logit is wanted, here; logits
+                                     is the backend's to use */
 };
 
 struct forward_req {

@@ -222,6 +222,7 @@ static void carve_all(struct cuda *c, struct carve *cv)
     c->act = carve(cv, n, ff, sizeof(float));
     c->logits = carve(cv, CUDA_LOGIT_ROWS, (uint64_t)c->cfg->n_vocab,
                       sizeof(float));
+    c->argmax = carve(cv, CUK_ARGMAX_SCRATCH(CUDA_LOGIT_ROWS), 1, 1);
     c->panel = carve(cv, c->panel_bytes, 1, 1);
     c->state = carve(cv, cuk_state_bytes(&c->shape, c->cap_state), 1, 1);
     c->dev_input = carve(cv, c->input_bytes, 1, 1);
@@ -231,15 +232,14 @@ static cag_status alloc_pinned(struct cuda *c, cag_error *err)
 {
     size_t logits = (size_t)CUDA_LOGIT_ROWS * (size_t)c->cfg->n_vocab *
                     sizeof(float);
-    size_t bad = ((size_t)c->cfg->n_layer * sizeof(int32_t) + 255) &
-                 ~(size_t)255;
 
-    if (cuk_host_alloc(c->dev, &c->pinned, c->input_bytes + bad + logits,
-                       NULL) != 0)
+    if (cuk_host_alloc(c->dev, &c->pinned,
+                       c->input_bytes + c->back_bytes + logits, NULL) != 0)
         return cag_fail_nomem(err, "pinned memory");
     c->host_input = c->pinned;
-    c->host_bad = (void *)(c->host_input + c->input_bytes);
-    c->host_logits = (void *)(c->host_input + c->input_bytes + bad);
+    c->host_back = (void *)(c->host_input + c->input_bytes);
+    c->host_logits = (void *)(c->host_input + c->input_bytes +
+                              c->back_bytes);
     return CAG_OK;
 }
 

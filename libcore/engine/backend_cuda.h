@@ -41,12 +41,18 @@ struct cuda_input {
     struct cuk_kv   *kv;
     struct cuk_item *item;
     int32_t         *state0;
+    /* what comes back of a pass, in one copy */
     int32_t         *bad;        /* [n_layer] first row that overflows f16 */
-    size_t           bytes;
+    int32_t         *best;       /* [n_row] of rows that want it           */
+    size_t           bytes;      /* up to best: what goes to the device    */
+    size_t           back;       /* from bad on                            */
 };
 
+/* A step of one shape; whole: with the choice of every row's next token and
+ * the copies there and back. */
 struct cuda_graph {
     int               n_row, n_item;
+    bool              whole;
     struct cuk_graph *graph;
 };
 #define CUDA_MAX_GRAPH 32
@@ -90,6 +96,7 @@ struct cuda {
     float               *gate, *up; /* [rows, d_ff] */
     void                *act;       /* [rows, d_ff] */
     float               *logits;    /* [CUDA_LOGIT_ROWS, n_vocab] */
+    void                *argmax;    /* scratch of cuk_argmax */
     void                *panel;
     size_t               panel_bytes;
     void                *state;
@@ -100,7 +107,8 @@ struct cuda {
     void                *pinned;    /* one block for the next three */
     uint8_t             *host_input;
     float               *host_logits;
-    int32_t             *host_bad;
+    int32_t             *host_back; /* as bad and best lie on the device */
+    size_t               back_bytes;
 
     struct cuda_graph    graph[CUDA_MAX_GRAPH];
     int                  n_graph;
@@ -221,7 +229,8 @@ void       cuda_kv_describe(const struct cuda_kv *kv, struct cuk_kv *out);
 
 /* ---------------------------------------------------------- forward_cuda.c */
 
-/* Attention items and states of any pass, and the size of its inputs. */
+/* Attention items and states of any pass, and the sizes of what goes there
+ * and comes back. */
 void       forward_cuda_bounds(struct cuda *c);
 cag_status forward_cuda(struct backend *b, const struct forward_req *req,
                         cag_error *err);

@@ -28,6 +28,7 @@
 
 #include "engine/attend.h"
 #include "engine/kvcache.h"
+#include "engine/sampler.h"
 #include "util/error.h"
 #include "util/mem.h"
 
@@ -490,6 +491,17 @@ static int keep_wanted(const struct pass *p, const struct out_mat *m)
     return n;
 }
 
+static void best_range(void *ctx, int thread, int64_t begin, int64_t end)
+{
+    const struct pass *p = ctx;
+
+    (void)thread;
+    for (int64_t r = begin; r < end; r++)
+        if (p->row[r].best != NULL)
+            *p->row[r].best = sampler_best(p->row[r].logits,
+                                           p->c->cfg->n_vocab);
+}
+
 /* Logits of the active rows; always by the row kernels. */
 static void head(struct pass *p)
 {
@@ -504,6 +516,7 @@ static void head(struct pass *p)
     pr.n_wanted = keep_wanted(p, &pr.mat[0]);
     pool_run(c->pool, head_range, &pr, units_of(pr.mat[0].w.n_out),
              HEAD_SLICE / GEMM_ROW_GRID);
+    run_rows(p, best_range);
 }
 
 /* --------------------------------------------------------------- the pass */

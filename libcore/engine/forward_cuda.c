@@ -7,15 +7,18 @@
  * panel by panel.  Attention is the same kernel for both, on the plan made
  * here from the rows; logits always come from the GEMV kernels.
  *
- * Everything of a pass is queued at once; the host waits at its end, for the
- * logits and for the first row (per layer) whose K or V did not fit f16.
+ * Everything of a pass is queued at once; the host waits once, at its end, for
+ * the first row (per layer) whose K or V did not fit f16 and for what was
+ * asked: a greedy row's next id, chosen on the device, or a row's logits.
  * While weights or a cache are still arriving, each layer first waits for its
  * own.  A step whose parts have all arrived is recorded as a graph, one for
  * each (rows, items), and replayed: all addresses are fixed, what changes is
- * in the input block.
+ * in the input block.  With greedy rows only, a step is one launch of a graph
+ * and one wait.
  *
  *   input  row [n_row]  kv [n_row]  item [n_item]  state0 [n_row + 1]
- *          bad [n_layer], each 256-aligned; offsets depend on the counts only
+ *          bad [n_layer]  best [n_row], each 256-aligned; offsets depend on
+ *          the counts only.  bad goes there and comes back, best comes back.
  */
 #include "engine/backend_cuda.h"
 
@@ -40,6 +43,8 @@ struct pass {
     int                       n_item;    /* with empty items */
     bool                      step, few; /* phase; the GEMV way */
     int                       r0;        /* first row whose logits count */
+    bool                      greedy;    /* all that count want an id only */
+    int                       held, n_held;  /* rows in host_logits */
     struct cuda_input         host, dev;
 };
 
@@ -50,8 +55,8 @@ static size_t up256(size_t n)
     return (n + 255) & ~(size_t)255;
 }
 
-/* Offsets of the five parts, and the size of the whole. */
-static void offsets(size_t off[6], int n_row, int n_kv, int n_item,
+/* Offsets of the six parts, and the size of the whole. */
+static void offsets(size_t off[7], int n_row, int n_kv, int n_item,
                     int n_layer)
 {
     off[0] = 0;
@@ -60,12 +65,13 @@ static void offsets(size_t off[6], int n_row, int n_kv, int n_item,
     off[3] = off[2] + up256((size_t)n_item * sizeof(struct cuk_item));
     off[4] = off[3] + up256(((size_t)n_row + 1) * sizeof(int32_t));
     off[5] = off[4] + up256((size_t)n_layer * sizeof(int32_t));
+    off[6] = off[5] + up256((size_t)n_row * sizeof(int32_t));
 }
 
 static void lay_out(struct cuda_input *in, uint8_t *base, int n_row,
                     int n_kv, int n_item, int n_layer)
 {
-    size_t off[6];
+    size_t off[7];
 
     offsets(off, n_row, n_kv, n_item, n_layer);
     in->row = (void *)(base + off[0]);
@@ -73,13 +79,15 @@ static void lay_out(struct cuda_input *in, uint8_t *base, int n_row,
     in->item = (void *)(base + off[2]);
     in->state0 = (void *)(base + off[3]);
     in->bad = (void *)(base + off[4]);
+    in->best = (void *)(base + off[5]);
     in->bytes = off[5];
+    in->back = off[5] - off[4] + (size_t)n_row * sizeof *in->best;
 }
 
 void forward_cuda_bounds(struct cuda *c)
 {
     int rows = c->base.max_row, items, states;
-    size_t off[6];
+    size_t off[7];
 
     cuk_plan_bound(&c->shape, rows, CUDA_STEP_ROWS, c->n_block, &c->cap_item,
                    &c->cap_state);
@@ -90,7 +98,8 @@ void forward_cuda_bounds(struct cuda *c)
     }
     c->cap_item *= 2;            /* a graph's items are rounded up */
     offsets(off, rows, CUDA_STEP_ROWS, c->cap_item, c->cfg->n_layer);
-    c->input_bytes = off[5];
+    c->input_bytes = off[6];
+    c->back_bytes = off[6] - off[4];
 }
 
 /* Empty rows up to a size that graphs are made for. */
@@ -316,6 +325,28 @@ static int queue_head(const struct pass *p, int r, int n)
     return 0;
 }
 
+/* The ids of the largest logits of rows [r, r + n), n <= CUDA_LOGIT_ROWS. */
+static int queue_best(const struct pass *p, int r, int n)
+{
+    struct cuda *c = p->c;
+
+    TRY(queue_head(p, r, n));
+    return cuk_argmax(c->run, p->dev.best + r, c->logits,
+                      (size_t)c->cfg->n_vocab, n, c->cfg->n_vocab, c->argmax);
+}
+
+static int queue_input(const struct pass *p)
+{
+    return cuk_copy(p->c->run, CUK_TO_DEV, p->c->dev_input, p->c->host_input,
+                    p->host.bytes);
+}
+
+static int queue_back(const struct pass *p)
+{
+    return cuk_copy(p->c->run, CUK_FROM_DEV, p->c->host_back, p->dev.bad,
+                    p->dev.back);
+}
+
 /* ------------------------------------------------------------------ graphs */
 
 void cuda_drop_graphs(struct cuda *c)
@@ -335,12 +366,21 @@ static bool settled(const struct pass *p)
     return true;
 }
 
+/* A step as it is recorded: greedy ones whole, empty rows included. */
 static int queue_step(const struct pass *p)
 {
+    TRY(queue_input(p));
     TRY(queue_embed(p));
     for (int l = 0; l < p->c->cfg->n_layer; l++)
         TRY(queue_layer(p, l));
-    return 0;
+    if (!p->greedy)
+        return 0;
+    for (int r = 0, n; r < p->pad_row; r += n) {
+        n = p->pad_row - r < CUDA_LOGIT_ROWS ? p->pad_row - r
+                                             : CUDA_LOGIT_ROWS;
+        TRY(queue_best(p, r, n));
+    }
+    return queue_back(p);
 }
 
 static int run_graph(const struct pass *p)
@@ -348,7 +388,8 @@ static int run_graph(const struct pass *p)
     struct cuda *c = p->c;
 
     for (int i = 0; i < c->n_graph; i++)
-        if (c->graph[i].n_row == p->pad_row && c->graph[i].n_item == p->n_item)
+        if (c->graph[i].n_row == p->pad_row &&
+            c->graph[i].n_item == p->n_item && c->graph[i].whole == p->greedy)
             return cuk_graph_launch(c->graph[i].graph, c->run);
     if (c->n_graph == CUDA_MAX_GRAPH) {
         TRY(cuk_stream_sync(c->run));
@@ -364,6 +405,7 @@ static int run_graph(const struct pass *p)
     }
     g->n_row = p->pad_row;
     g->n_item = p->n_item;
+    g->whole = p->greedy;
     c->n_graph++;
     return cuk_graph_launch(g->graph, c->run);
 }
@@ -415,52 +457,75 @@ static cag_status run_layers(const struct pass *p, cag_error *err)
     return st;
 }
 
-/* Rows from r on whose logits are wanted, one behind the other. */
+/* Rows from r on that want the same, at most CUDA_LOGIT_ROWS. */
 static int wanted(const struct pass *p, int r)
 {
+    bool greedy = p->row[r].best != NULL;
     int n = 0;
 
     while (r + n < p->n_row && n < CUDA_LOGIT_ROWS &&
-           p->row[r + n].logits != NULL)
+           p->row[r + n].logits != NULL &&
+           (p->row[r + n].best != NULL) == greedy)
         n++;
     return n;
 }
 
-/* Bring logits back, a few rows at a time. */
-static cag_status fetch_logits(const struct pass *p, cag_error *err)
+/* Logits that were copied to the host, to their rows. */
+static void hand_out(struct pass *p)
+{
+    size_t n_vocab = (size_t)p->c->cfg->n_vocab;
+
+    for (int i = 0; i < p->n_held; i++)
+        memcpy(p->row[p->held + i].logits,
+               p->c->host_logits + (size_t)i * n_vocab,
+               n_vocab * sizeof(float));
+    p->n_held = 0;
+}
+
+/* Outcomes of all rows.  Logits come back a few rows at a time; the last of
+ * them stay held until the pass is over. */
+static cag_status queue_outcomes(struct pass *p, cag_error *err)
 {
     struct cuda *c = p->c;
-    size_t n_vocab = (size_t)c->cfg->n_vocab;
+    int code = 0;
 
-    for (int r = p->r0, n; r < p->n_row; r += n > 0 ? n : 1) {
+    for (int r = p->r0, n; code == 0 && r < p->n_row; r += n > 0 ? n : 1) {
         n = wanted(p, r);
         if (n == 0)
             continue;
-        if (queue_head(p, r, n) != 0 ||
-            cuk_copy(c->run, CUK_FROM_DEV, c->host_logits, c->logits,
-                     (size_t)n * n_vocab * sizeof(float)) != 0 ||
-            cuk_stream_sync(c->run) != 0)
-            return cuda_fail(c, "the logits", err);
-        for (int i = 0; i < n; i++)
-            memcpy(p->row[r + i].logits,
-                   c->host_logits + (size_t)i * n_vocab,
-                   n_vocab * sizeof(float));
+        if (p->row[r].best != NULL) {
+            code = queue_best(p, r, n);
+            continue;
+        }
+        if (p->n_held > 0)
+            code = cuk_stream_sync(c->run);
+        if (code == 0)
+            hand_out(p);
+        if (code == 0)
+            code = queue_head(p, r, n);
+        if (code == 0)
+            code = cuk_copy(c->run, CUK_FROM_DEV, c->host_logits, c->logits,
+                            (size_t)n * (size_t)c->cfg->n_vocab *
+                                sizeof(float));
+        p->held = r;
+        p->n_held = n;
     }
-    return CAG_OK;
+    if (code == 0)
+        code = queue_back(p);
+    return code == 0 ? CAG_OK : cuda_fail(c, "the logits", err);
 }
 
 /* Wait for the pass; name the first layer and token that overflowed. */
-static cag_status check_overflow(const struct pass *p, cag_error *err)
+static cag_status finish(struct pass *p, cag_error *err)
 {
     struct cuda *c = p->c;
+    const int32_t *best = c->host_back + (p->dev.best - p->dev.bad);
     int n_layer = c->cfg->n_layer;
 
-    if (cuk_copy(c->run, CUK_FROM_DEV, c->host_bad, p->dev.bad,
-                 (size_t)n_layer * sizeof(int32_t)) != 0 ||
-        cuk_stream_sync(c->run) != 0)
+    if (cuk_stream_sync(c->run) != 0)
         return cuda_fail(c, "a forward pass", err);
     for (int l = 0; l < n_layer; l++) {
-        int bad = c->host_bad[l];
+        int bad = c->host_back[l];
         if (bad >= p->n_row)
             continue;
         for (int r = 0; r < p->n_row; r++)
@@ -470,6 +535,10 @@ static cag_status check_overflow(const struct pass *p, cag_error *err)
                         "(above 65504 or not a number)",
                         l, p->row[bad].pos);
     }
+    hand_out(p);
+    for (int r = p->r0; r < p->n_row; r++)
+        if (p->row[r].logits != NULL && p->row[r].best != NULL)
+            *p->row[r].best = best[r];
     return CAG_OK;
 }
 
@@ -481,6 +550,10 @@ static cag_status start(struct pass *p, cag_error *err)
         p->r0++;
     if (p->r0 == p->n_row)
         p->r0 = p->pad_row;
+    p->greedy = p->r0 < p->n_row;
+    for (int r = p->r0; r < p->n_row; r++)
+        p->greedy = p->greedy &&
+                    (p->row[r].logits == NULL || p->row[r].best != NULL);
     for (int r = 0; st == CAG_OK && r < p->n_row; r++) {
         struct cuda_kv *kv = (struct cuda_kv *)p->row[r].kv;
         st = cuda_kv_clean(kv, err);
@@ -505,19 +578,18 @@ static cag_status run_pass(struct pass *p, cag_error *err)
     graph = graph && p->r0 == 0;
     if (st == CAG_OK)
         st = make_input(p, graph, err);
-    if (st == CAG_OK && cuk_copy(c->run, CUK_TO_DEV, c->dev_input,
-                                 c->host_input, p->host.bytes) != 0)
-        st = cuda_fail(c, "a forward pass", err);
     if (st != CAG_OK)
         return st;
-    if (!graph)
-        st = run_layers(p, err);
-    else if (run_graph(p) != 0)
+    if (graph && run_graph(p) != 0)
         st = cuda_fail(c, "a step", err);
+    else if (!graph && queue_input(p) != 0)
+        st = cuda_fail(c, "a forward pass", err);
+    else if (!graph)
+        st = run_layers(p, err);
+    if (st == CAG_OK && !(graph && p->greedy))
+        st = queue_outcomes(p, err);
     if (st == CAG_OK)
-        st = fetch_logits(p, err);
-    if (st == CAG_OK)
-        st = check_overflow(p, err);
+        st = finish(p, err);
     else
         cuk_stream_sync(c->run);     /* the input block is free again */
     return st;

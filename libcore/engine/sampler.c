@@ -14,6 +14,8 @@
  * A heap over the candidates instead of a sort: usually a few dozen of a
  * hundred thousand ids survive the filters.
  */
+#include "engine/sampler.h"
+
 #include <cag/session.h>
 
 #include <math.h>
@@ -140,15 +142,17 @@ void cag_sampler_free(cag_sampler *s)
     mem_free(s);
 }
 
-static int32_t best(const float *logits, int n)
+int32_t sampler_best(const float *logits, int n)
 {
     int32_t at = 0;
 
-    /* not "logits[i] <= logits[at]": a NaN at the start must lose too */
-    for (int i = 1; i < n; i++)
-        if (logits[i] > logits[at] || logits[at] != logits[at])
+    /* a NaN at the start must lose too */
+    while (at < n - 1 && logits[at] != logits[at])
+        at++;
+    for (int i = at + 1; i < n; i++)
+        if (logits[i] > logits[at])
             at = i;
-    return at;
+    return logits[at] == logits[at] ? at : 0;
 }
 
 static bool before(const struct candidate *a, const struct candidate *b)
@@ -220,7 +224,7 @@ static int32_t draw(cag_sampler *s, const struct candidate *c, int n)
 
 int32_t cag_sampler_pick(cag_sampler *s, const float *logits)
 {
-    int32_t top = best(logits, s->n_vocab);
+    int32_t top = sampler_best(logits, s->n_vocab);
     double total = 0.0, inv;
     int n = 0;
 

@@ -153,22 +153,25 @@ static bool prefill_progress(void *ctx, int layer, int n_layer)
 }
 
 /* The next rows of prompts, from token *at of prompt *i on, which advance. */
-static int prompt_rows(cag_engine *e, const cag_step *step, int n,
-                       float *rows, int *i, int *at)
+static int prompt_rows(cag_engine *e, cag_step *step, int n, float *rows,
+                       int *i, int *at)
 {
     size_t n_vocab = (size_t)e->model->config.n_vocab;
     int row = 0;
 
     while (*i < n && row < e->chunk) {
-        const cag_step *p = &step[*i];
+        cag_step *p = &step[*i];
         int last = *at + 1 == p->n_ids;
         float *logits = rows != NULL ? rows + (size_t)*at * n_vocab
                         : last && p->logits != NULL ? p->session->logits
                                                     : NULL;
 
         e->row[row++] = (struct forward_row){
-            p->session->kv, p->session->n_tok + *at, p->ids[*at], logits
+            p->session->kv, p->session->n_tok + *at, p->ids[*at], logits,
+            NULL
         };
+        if (p->greedy && logits != NULL)
+            e->row[row - 1].best = p->best;
         *at = last ? 0 : *at + 1;
         *i += last;
     }
@@ -177,8 +180,8 @@ static int prompt_rows(cag_engine *e, const cag_step *step, int n,
 
 /* Prompts whose logits are not NULL get them; rows, if not NULL, gets those
  * of every token of a single prompt. */
-static cag_status prefill(cag_engine *e, const cag_step *step, int n,
-                          int total, float *rows, cag_error *err)
+static cag_status prefill(cag_engine *e, cag_step *step, int n, int total,
+                          float *rows, cag_error *err)
 {
     struct prefill_progress progress = { e, 0, 0, total };
     struct forward_req req = { FORWARD_PROMPT, 0, e->row, NULL, NULL };
@@ -243,7 +246,8 @@ static cag_status run_prompts(cag_step *step, int n, float *rows,
 cag_status cag_session_prefill(cag_session *s, const int32_t *ids, int n_ids,
                                const float **logits, cag_error *err)
 {
-    cag_step step = { s, ids, n_ids, logits != NULL ? s->logits : NULL };
+    cag_step step = { .session = s, .ids = ids, .n_ids = n_ids,
+                      .logits = logits != NULL ? s->logits : NULL };
     cag_status st = run_prompts(&step, 1, NULL, err);
 
     if (st == CAG_OK && logits != NULL)
@@ -254,7 +258,7 @@ cag_status cag_session_prefill(cag_session *s, const int32_t *ids, int n_ids,
 cag_status session_prefill_rows(cag_session *s, const int32_t *ids, int n_ids,
                                 float *logits, cag_error *err)
 {
-    cag_step step = { s, ids, n_ids, NULL };
+    cag_step step = { .session = s, .ids = ids, .n_ids = n_ids };
 
     return run_prompts(&step, 1, logits, err);
 }
@@ -265,7 +269,7 @@ cag_status session_prefill_rows(cag_session *s, const int32_t *ids, int n_ids,
 struct steps {
     cag_session *const *session;     /* with id: one token each */
     const int32_t      *id;
-    const cag_step     *step;        /* or NULL */
+    cag_step           *step;        /* or NULL */
     int                 n;
 };
 
@@ -348,11 +352,14 @@ static void step_rows(cag_engine *e, const struct steps *a, int i0, int i1)
             const cag_session *s = session_at(a, j);
             int n;
             const int32_t *id = ids_at(a, j, &n);
+            int32_t *best = a->step != NULL && a->step[j].greedy
+                                ? a->step[j].best : NULL;
 
             for (int t = 0; s->prefix == prefix && t < n; t++)
                 e->row[row++] = (struct forward_row){
                     s->kv, s->n_tok + t, id[t],
-                    s->logits + (size_t)t * n_vocab
+                    s->logits + (size_t)t * n_vocab,
+                    best != NULL ? best + t : NULL
                 };
         }
     }
@@ -414,7 +421,7 @@ cag_status cag_session_verify(cag_step *steps, int n, cag_error *err)
     cag_status st = step(&a, err);
 
     for (int i = 0; st == CAG_OK && i < n; i++)
-        steps[i].logits = steps[i].session->logits;
+        steps[i].logits = steps[i].greedy ? NULL : steps[i].session->logits;
     return st;
 }
 
@@ -425,7 +432,12 @@ cag_status cag_session_prefill_many(cag_step *step, int n, cag_error *err)
 
     for (int i = 0; st == CAG_OK && i < n; i++)
         step[i].logits = step[i].session->logits;
-    return st == CAG_OK ? run_prompts(step, n, NULL, err) : st;
+    if (st == CAG_OK)
+        st = run_prompts(step, n, NULL, err);
+    for (int i = 0; i < n; i++)
+        if (step[i].greedy)
+            step[i].logits = NULL;
+    return st;
 }
 
 /* --------------------------------------------------------- export, import */

@@ -154,8 +154,7 @@ cag_status bench_ask(struct bench_job *j, struct bench_case *c,
 struct rows {
     cag_session **s;           /* [n] */
     int32_t      *id;          /* [n] next token of each */
-    const float **logits;      /* [n] */
-    cag_sampler  *sampler;
+    cag_step     *step;        /* [n] */
     int           n;
 };
 
@@ -165,30 +164,25 @@ static void rows_release(struct rows *r)
         cag_session_free(r->s[i]);
     mem_free(r->s);
     mem_free(r->id);
-    mem_free(r->logits);
-    cag_sampler_free(r->sampler);
+    mem_free(r->step);
 }
 
 /* n timelines on the prefix (or none), each with its question read. */
 static cag_status rows_start(struct rows *r, struct bench_job *j, cag_kb *kb,
                              bool with_prefix, int n, cag_error *err)
 {
-    static const cag_sampling greedy = CAG_SAMPLING_INIT;
     const cag_bench_opts *o = j->o;
-    cag_status st = cag_sampler_new(&greedy, kb->n_vocab, &r->sampler, err);
+    cag_status st = CAG_OK;
 
-    if (st)
-        return st;
     r->s = mem_alloc_array((size_t)n, sizeof(void *));
     r->id = mem_alloc_array((size_t)n, sizeof *r->id);
-    r->logits = mem_alloc_array((size_t)n, sizeof(void *));
-    if (!r->s || !r->id || !r->logits)
+    r->step = mem_alloc_array((size_t)n, sizeof *r->step);
+    if (!r->s || !r->id || !r->step)
         return cag_fail_nomem(err, "sessions");
     r->n = n;
     for (int i = 0; !st && i < n; i++) {
         const char *q = o->question[i % o->n_question];
         cag_ids ids = CAG_IDS_INIT;
-        const float *logits;
         int64_t n_before = with_prefix ? (int64_t)kb->n_ids : 0;
 
         st = prompt_question_encode(&kb->tail, kb->tok, q, strlen(q), false,
@@ -203,11 +197,14 @@ static cag_status rows_start(struct rows *r, struct bench_job *j, cag_kb *kb,
             st = cag_session_new(kb->engine, with_prefix ? kb->prefix : NULL,
                                  (int)(n_before + (int64_t)ids.n) + o->n_gen,
                                  &r->s[i], err);
-        if (!st)
-            st = cag_session_prefill(r->s[i], ids.id, (int)ids.n, &logits,
-                                     err);
-        if (!st)
-            r->id[i] = cag_sampler_pick(r->sampler, logits);
+        if (!st) {
+            r->step[i] = (cag_step){ .session = r->s[i], .ids = ids.id,
+                                     .n_ids = (int)ids.n, .greedy = true };
+            st = cag_session_prefill_many(&r->step[i], 1, err);
+        }
+        r->id[i] = r->step[i].best[0];
+        r->step[i].ids = &r->id[i];
+        r->step[i].n_ids = 1;
         cag_ids_free(&ids);
     }
     return st;
@@ -221,9 +218,9 @@ static cag_status rows_run(struct rows *r, int n_gen, double *s,
     cag_status st = CAG_OK;
 
     for (int t = 0; !st && t < n_gen; t++) {
-        st = cag_session_step(r->s, r->id, r->n, r->logits, err);
+        st = cag_session_verify(r->step, r->n, err);
         for (int i = 0; !st && i < r->n; i++)
-            r->id[i] = cag_sampler_pick(r->sampler, r->logits[i]);
+            r->id[i] = r->step[i].best[0];
     }
     *s = now_s() - start;
     return st;
@@ -233,7 +230,7 @@ static cag_status rate_once(struct bench_job *j, cag_kb *kb, bool with_prefix,
                             int n, double *rate, double *reading,
                             cag_error *err)
 {
-    struct rows r = { NULL, NULL, NULL, NULL, 0 };
+    struct rows r = { NULL, NULL, NULL, 0 };
     double s = 0, start = now_s();
     cag_status st = rows_start(&r, j, kb, with_prefix, n, err);
 

@@ -25,7 +25,8 @@ static cag_status timed_step(cag_session *session, int n, double *s,
 {
     static const int32_t ids[CAG_STEP_MAX] = { 0 };   /* any token will do */
     int depth = cag_session_n_tok(session);
-    cag_step step = { session, ids, n, NULL };
+    cag_step step = { .session = session, .ids = ids, .n_ids = n,
+                      .greedy = true };
     double start = now_s();
     cag_status st = cag_session_verify(&step, 1, err);
 

@@ -23,10 +23,21 @@ static void over(struct turn *t, const char *finish)
     t->end_s = now_s();
 }
 
-/* Take the next token from logits: feed it, or end the turn. */
-static cag_status pick(struct turn *t, const float *logits, cag_error *err)
+/* Sampling needs the logits; else a device need not give them away. */
+static bool is_greedy(const struct turn *t)
 {
-    int32_t id = cag_sampler_pick(t->sampler, logits);
+    return !(t->params->sampling.temperature > 0);
+}
+
+/* Take the next token, from row i of a step: feed it, or end the turn. */
+static cag_status pick(struct turn *t, const cag_step *step, int i,
+                       cag_error *err)
+{
+    int32_t id = step->greedy
+                     ? step->best[i]
+                     : cag_sampler_pick(t->sampler,
+                                        step->logits + (size_t)i *
+                                            (size_t)t->kb->n_vocab);
     const char *bytes;
     size_t n;
     cag_status st;
@@ -110,12 +121,14 @@ cag_status turn_begin(struct turn *const *t, cag_step *step, int n,
     cag_status st;
 
     for (int i = 0; i < n; i++)      /* lookup has the question's tokens */
-        step[i] = (cag_step){ t[i]->session, t[i]->lookup.own,
-                              (int)t[i]->n_prompt, NULL };
+        step[i] = (cag_step){ .session = t[i]->session,
+                              .ids = t[i]->lookup.own,
+                              .n_ids = (int)t[i]->n_prompt,
+                              .greedy = is_greedy(t[i]) };
     st = cag_session_prefill_many(step, n, err);
     for (int i = 0; i < n && !st; i++) {
         t[i]->prefill_s = now_s() - t[i]->start_s;
-        st = pick(t[i], step[i].logits, err);
+        st = pick(t[i], &step[i], 0, err);
     }
     return st;
 }
@@ -146,10 +159,9 @@ void turn_step(struct turn *t, int n_guess, cag_step *step)
         left = counted;
     if (n_guess > left - 1)
         n_guess = (int)(left - 1);
-    step->session = t->session;
-    step->ids = t->feed;
-    step->n_ids = 1;
-    if (!p->no_lookup && !(p->sampling.temperature > 0) && n_guess > 0)
+    *step = (cag_step){ .session = t->session, .ids = t->feed, .n_ids = 1,
+                        .greedy = is_greedy(t) };
+    if (!p->no_lookup && step->greedy && n_guess > 0)
         step->n_ids += lookup_draft(&t->lookup, n_guess, t->feed + 1);
 }
 
@@ -170,13 +182,12 @@ cag_status turn_verify(cag_step *step, int n, cag_error *err)
 
 cag_status turn_advance(struct turn *t, const cag_step *step, cag_error *err)
 {
-    size_t n_vocab = (size_t)t->kb->n_vocab;
     int used = 1;         /* rows up to the first wrong guess */
-    cag_status st = pick(t, step->logits, err);
+    cag_status st = pick(t, step, 0, err);
 
     while (!st && !t->finish && used < step->n_ids &&
            t->feed[0] == step->ids[used])
-        st = pick(t, step->logits + n_vocab * (size_t)used++, err);
+        st = pick(t, step, used++, err);
     lookup_result(&t->lookup, step->n_ids - 1, used - 1);
     if (!st && used < step->n_ids)
         st = cag_session_truncate(t->session,

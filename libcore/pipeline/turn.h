@@ -46,10 +46,10 @@ cag_status turn_begin(struct turn *const *t, cag_step *step, int n,
                       cag_error *err);
 /* What to feed next, with at most n_guess guesses (greedy turns only). */
 void       turn_step(struct turn *t, int n_guess, cag_step *step);
-/* Feed it; the sessions' next logits are in step.  Guesses are given up when
+/* Feed it; the next logits, or greedy choices, are in step.  Guesses are given up when
  * the pass fails over one of them. */
 cag_status turn_verify(cag_step *step, int n, cag_error *err);
-/* Take the logits of a step that was fed; sets finish when the turn is over. */
+/* Take the outcome of a step that was fed; sets finish when the turn is over. */
 cag_status turn_advance(struct turn *t, const cag_step *step, cag_error *err);
 /* Run to the end. */
 cag_status turn_run(struct turn *t, cag_error *err);

@@ -124,14 +124,14 @@ static void test_add_norm(void)
         }
 }
 
-static void test_swiglu_gather(void)
+static void test_swiglu(void)
 {
     for (int type : operand_types)
         for (int d : { 1, 37, 300 }) {
             const int n = 4, ld = d + 3;
             std::vector<float> g = rnd_floats((size_t)(n * ld), 3);
             std::vector<float> u = rnd_floats(g.size()), want((size_t)(n * d));
-            dev_array<float> dg(g), du(u), dst((size_t)(3 * d));
+            dev_array<float> dg(g), du(u);
             operands out(type, want.size());
             for (int t = 0; t < n; t++)
                 kernels_ref.swiglu(&want[(size_t)(t * d)],
@@ -140,18 +140,6 @@ static void test_swiglu_gather(void)
             RUN(cuk_swiglu(stream, out.mem.p, type, dg.p, du.p, (size_t)ld, n,
                            d));
             near_rows(out.get(), want, type, "swiglu");
-
-            std::vector<float> src = rnd_floats((size_t)(n * d));
-            std::vector<int32_t> index = { 3, 0, 3 };
-            dev_array<float> ds(src);
-            dev_array<int32_t> di(index);
-            RUN(cuk_gather(stream, dst.p, ds.p, di.p, 3, d));
-            std::vector<float> got = dst.get();
-            for (int t = 0; t < 3; t++)
-                CHECK(memcmp(&got[(size_t)(t * d)],
-                             &src[(size_t)(index[(size_t)t] * d)],
-                             (size_t)d * 4) == 0,
-                      "gathered row %d differs", t);
         }
 }
 
@@ -417,7 +405,6 @@ static void test_argmax(void)
         const int rows = 3;
         const size_t ld = (size_t)n + 1;
         std::vector<float> x = rnd_floats((size_t)rows * ld);
-        std::vector<cuk_row> next((size_t)rows, cuk_row{ 0, 41, 2, 0 });
         std::vector<int> want((size_t)rows, 0);
         x[ld] = NAN;                            /* row 1 begins with a NaN */
         for (int i = 0; i < n; i++)
@@ -431,21 +418,13 @@ static void test_argmax(void)
                     want[(size_t)t] = i;
             }
         dev_array<float> dx(x);
-        dev_array<cuk_row> dn(next);
         dev_array<int32_t> id((size_t)rows);
         dev_array<uint8_t> scratch(CUK_ARGMAX_SCRATCH(rows));
-        RUN(cuk_argmax(stream, id.p, n % 2 ? dn.p : NULL, dx.p, ld, rows, n,
-                       scratch.p));
-        next = dn.get();
-        for (int t = 0; t < rows; t++) {
+        RUN(cuk_argmax(stream, id.p, dx.p, ld, rows, n, scratch.p));
+        for (int t = 0; t < rows; t++)
             CHECK(id.get()[(size_t)t] == want[(size_t)t],
                   "%d: row %d: %d, want %d", n, t, id.get()[(size_t)t],
                   want[(size_t)t]);
-            CHECK(n % 2 == 0 || (next[(size_t)t].id == want[(size_t)t] &&
-                                 next[(size_t)t].pos == 42 &&
-                                 next[(size_t)t].kv == 2),
-                  "%d: row %d: the next step's row is wrong", n, t);
-        }
     }
 }
 
@@ -483,11 +462,11 @@ int main(void)
     tap("dequant: every type, to every operand", test_dequant);
     tap("embed_norm", test_embed_norm);
     tap("add_norm", test_add_norm);
-    tap("swiglu, gather", test_swiglu_gather);
+    tap("swiglu", test_swiglu);
     tap("rope_append: norms, rotation, tiles, overflow", test_rope);
     tap("gemm: panels, permuted rows, onto y", test_gemm);
     tap("gemv: every type and number of tokens", test_gemv);
-    tap("argmax: ties, NaN, the next step", test_argmax);
+    tap("argmax: ties, NaN", test_argmax);
     tap("refusals", test_refusals);
     dev_close();
     tap("nothing is left", [] { CHECK(shim_live() == 0, "%d", shim_live()); });

@@ -320,7 +320,8 @@ static void batch(void **state)
     /* prompts of many in one pass */
     cag_step sa[N_BATCH], sb[N_BATCH];
     for (int i = 0; i < N_BATCH; i++) {
-        sa[i] = (cag_step){ a[i], t.ids + 20 * i, 1 + 3 * i % 7, NULL };
+        sa[i] = (cag_step){ .session = a[i], .ids = t.ids + 20 * i,
+                            .n_ids = 1 + 3 * i % 7 };
         sb[i] = sa[i];
         sb[i].session = b[i];
     }
@@ -337,6 +338,75 @@ static void batch(void **state)
     cag_kvc_close(k);
     tear_down();
     check_median();
+}
+
+/*
+ * Greedy rows: the id that their logits would give, chosen on the device.  A
+ * step is one launch and one wait, whatever its rows, and sends back an id a
+ * row; rows that sample get their logits in the same wait.
+ */
+static void check_greedy(const cag_step *plain, const cag_step *greedy,
+                         int n, int n_row)
+{
+    for (int i = 0; i < n; i++)
+        for (int r = 0; r < (n_row > 0 ? n_row : plain[i].n_ids); r++) {
+            const float *x = plain[i].logits + (size_t)r * (size_t)t.n_vocab;
+
+            if (greedy[i].greedy)
+                assert_int_equal(greedy[i].best[r], mt_argmax(x, t.n_vocab));
+            else
+                assert_memory_equal(greedy[i].logits +
+                                        (size_t)r * (size_t)t.n_vocab,
+                                    x, (size_t)t.n_vocab * sizeof *x);
+            assert_true(!greedy[i].greedy || greedy[i].logits == NULL);
+        }
+}
+
+static void greedy(void **state)
+{
+    enum { N = 20 };
+    struct shim_count was, is;
+    cag_step a[N], b[N];
+
+    (void)state;
+    set_up("models/llama-bias");
+    for (int i = 0; i < N; i++) {
+        a[i] = (cag_step){ .session = mt_session(t.gpu, NULL, 60),
+                           .ids = t.ids + 7 * i, .n_ids = 2 + i % 3 };
+        b[i] = a[i];
+        b[i].session = mt_session(t.gpu, NULL, 60);
+        b[i].greedy = true;
+    }
+    OK(cag_session_prefill_many(a, N, err));
+    OK(cag_session_prefill_many(b, N, err));
+    check_greedy(a, b, N, 1);
+    /* one to four rows of 20 timelines and of 2; then some that sample */
+    for (int k = 0; k < 6; k++) {
+        int n = k % 2 == 0 ? N : 2;
+
+        for (int i = 0; i < n; i++) {
+            a[i].n_ids = b[i].n_ids = n == N ? 1 + (i + k) % CAG_STEP_MAX : 2;
+            b[i].greedy = k < 4 || i % 5 != 0;
+        }
+        OK(cag_session_verify(a, n, err));
+        was = shim_counts();
+        OK(cag_session_verify(b, n, err));
+        is = shim_counts();
+        check_greedy(a, b, n, 0);
+        assert_int_equal(is.replays - was.replays, 1);
+        if (k < 4) {
+            assert_int_equal(is.syncs - was.syncs, 1);
+            assert_true(is.bytes_back - was.bytes_back < 512);
+        }
+    }
+    was = shim_counts();
+    OK(cag_session_verify(a, 1, err));
+    assert_int_equal(shim_counts().syncs - was.syncs, 1);
+    for (int i = 0; i < N; i++) {
+        cag_session_free(a[i].session);
+        cag_session_free(b[i].session);
+    }
+    tear_down();
 }
 
 /* K and V of the GPU in a file: read by the CPU, and imported again. */
@@ -444,8 +514,8 @@ static void failures(void **state)
         struct backend_opts bo = { .chunk = 8 };
         struct backend *b = NULL;
         struct backend_kv *kv = NULL;
-        struct forward_row row[2] = { { NULL, 0, 1, NULL },
-                                      { NULL, 1, 2, NULL } };
+        struct forward_row row[2] = { { NULL, 0, 1, NULL, NULL },
+                                      { NULL, 1, 2, NULL, NULL } };
         struct forward_req req = { FORWARD_PROMPT, 2, row, NULL, NULL };
         float *logits = mem_alloc_array((size_t)mt_vocab(t.m),
                                         sizeof *logits);
@@ -516,6 +586,7 @@ int main(void)
         cmocka_unit_test(models),     cmocka_unit_test(exact),
         cmocka_unit_test(arrival),
         cmocka_unit_test(cached),     cmocka_unit_test(batch),
+        cmocka_unit_test(greedy),
         cmocka_unit_test(written),    cmocka_unit_test(a_thousand_questions),
         cmocka_unit_test(memory),     cmocka_unit_test(failures),
     };

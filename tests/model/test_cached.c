@@ -87,9 +87,12 @@ static void steps(struct outcome *o, cag_session *s, cag_session *const *other,
             extra = 0;
         id[0] = mt_argmax(outcome_at(o, i), o->n_vocab);
         for (int j = 0; j <= n_other; j++)
-            all[j] = j == mine ? (cag_step){ s, id, 1 + extra, NULL }
-                               : (cag_step){ other[j < mine ? j : j - 1],
-                                             &one, 1, NULL };
+            all[j] = j == mine
+                         ? (cag_step){ .session = s, .ids = id,
+                                       .n_ids = 1 + extra }
+                         : (cag_step){ .session = other[j < mine ? j : j - 1],
+                                       .ids = &one, .n_ids = 1,
+                                       .greedy = true };
         OK(cag_session_verify(all, n_other + 1, err));
         outcome_set(o, i + 1, all[mine].logits);
         OK(cag_session_truncate(s, cag_session_n_tok(s) - extra, err));

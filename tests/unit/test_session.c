@@ -334,8 +334,8 @@ static void guesses(void **state)
         wrong = wrong < CAG_STEP_MAX - right ? wrong : CAG_STEP_MAX - right;
         for (int j = 0; j < right + wrong; j++)
             id[j] = ids[START + i + j] + (j >= right ? 1 : 0);
-        cag_step s[2] = { { other, ids, 1 + k % 2, NULL },
-                          { a, id, right + wrong, NULL } };
+        cag_step s[2] = { { other, ids, 1 + k % 2, NULL, true, { 0 } },
+                          { a, id, right + wrong, NULL, false, { 0 } } };
         OK(cag_session_verify(s, 2, err));
         assert_int_equal(cag_session_n_tok(a), START + i + right + wrong);
         for (int j = 0; j < right; j++) {
@@ -365,8 +365,8 @@ static void together(void **state)
 
     (void)state;
     for (int i = 0; i < N; i++)
-        p[i] = (cag_step){ mt_session(e, NULL, 100), ids + 40 * i, length[i],
-                           NULL };
+        p[i] = (cag_step){ .session = mt_session(e, NULL, 100),
+                           .ids = ids + 40 * i, .n_ids = length[i] };
     p[1].n_ids = 101;
     REFUSED(cag_session_prefill_many(p, N, err), CAG_E_LIMIT, "0 of 100");
     p[1].n_ids = 0;
@@ -386,6 +386,22 @@ static void together(void **state)
             assert_memory_equal(p[i].logits, logits, bytes);
         }
     }
+    /* only the choice of some */
+    for (int i = 0; i < N; i++) {
+        OK(cag_session_truncate(p[i].session, 0, err));
+        p[i].greedy = i % 2 == 0;
+    }
+    OK(cag_session_prefill_many(p, N, err));
+    for (int i = 0; i < N; i++) {
+        OK(cag_session_truncate(alone, 0, err));
+        OK(cag_session_prefill(alone, ids + 40 * i, length[i], &logits, err));
+        if (p[i].greedy) {
+            assert_null(p[i].logits);
+            assert_int_equal(p[i].best[0], mt_argmax(logits, mt_vocab(m)));
+        } else {
+            assert_memory_equal(p[i].logits, logits, bytes);
+        }
+    }
     cag_step twice[2] = { p[0], p[0] };
     REFUSED(cag_session_prefill_many(twice, 2, err), CAG_E_USAGE, "twice");
     for (int i = 0; i < N; i++)
@@ -402,17 +418,17 @@ static void bad_guesses(void **state)
 
     (void)state;
     OK(cag_session_prefill(s, ids, 7, NULL, err));
-    cag_step step = { s, ids, 0, NULL };
+    cag_step step = { s, ids, 0, NULL, false, { 0 } };
     REFUSED(cag_session_verify(&step, 1, err), CAG_E_USAGE, "1..4");
     step.n_ids = CAG_STEP_MAX + 1;
     REFUSED(cag_session_verify(&step, 1, err), CAG_E_USAGE, "1..4");
     step.n_ids = 4;
     REFUSED(cag_session_verify(&step, 1, err), CAG_E_LIMIT, "7 of 10");
-    step = (cag_step){ s, bad, 3, NULL };
+    step = (cag_step){ s, bad, 3, NULL, false, { 0 } };
     REFUSED(cag_session_verify(&step, 1, err), CAG_E_USAGE, "id -1");
     REFUSED(cag_session_verify(&step, 0, err), CAG_E_USAGE, "at least 1");
     assert_int_equal(cag_session_n_tok(s), 7);
-    step = (cag_step){ s, ids, 3, NULL };
+    step = (cag_step){ s, ids, 3, NULL, false, { 0 } };
     OK(cag_session_verify(&step, 1, err));
     assert_int_equal(cag_session_n_tok(s), 10);
     cag_session_free(s);
@@ -481,8 +497,9 @@ static void no_heap(void **state)
     for (int i = 0; i < 70; i++)
         OK(cag_session_step(s, ids + i, 3, logits, err));
     for (int i = 0; i < 20; i++) {
-        cag_step step[3] = { { s[0], ids, 4, NULL }, { s[1], ids, 4, NULL },
-                             { s[2], ids, 4, NULL } };
+        cag_step step[3] = { { s[0], ids, 4, NULL, false, { 0 } },
+                             { s[1], ids, 4, NULL, false, { 0 } },
+                             { s[2], ids, 4, NULL, false, { 0 } } };
 
         OK(cag_session_verify(step, 3, err));
     }
