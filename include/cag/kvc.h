@@ -62,10 +62,35 @@ typedef struct cag_kvc_info {
                                         tokens of an unfinished build       */
 } cag_kvc_info;
 
+/* What a lossy codec did to K or V of one layer. */
+typedef struct cag_kvc_loss {
+    float   max_abs;           /* of the exact values                       */
+    float   rel_rms;           /* rms of the differences / rms of the values */
+    int64_t n_subnormal;       /* exact values that are f16 subnormals      */
+    int64_t n_overflow;        /* stored values that no f16 holds           */
+} cag_kvc_loss;
+
+/*
+ * The receipt of a lossy codec, measured when the cache was built: the last
+ * n tokens of the prefix were read once more over the stored keys and values
+ * of all before them, and compared with the exact pass.
+ */
+typedef struct cag_kvc_receipt {
+    int     version;           /* of the codec's coder                      */
+    int64_t begin, end;        /* the tokens that were compared             */
+    float   kl_mean, kl_p99, kl_max;   /* nats, of the next token           */
+    int64_t n_same;            /* positions whose best token is the same    */
+    int64_t n_clear_flip;      /* ... is another, and was ahead by over 0.1 */
+    float   ppl_change;        /* of the perplexity; 0.01 is 1 % worse      */
+    const cag_kvc_loss *loss;  /* [n_layer][2]: K, V                        */
+} cag_kvc_receipt;
+
 CAG_API cag_status cag_kvc_open(const char *path, cag_kvc **out,
                                 cag_error *err);
 CAG_API void       cag_kvc_close(cag_kvc *k);
 CAG_API const cag_kvc_info   *cag_kvc_get_info(const cag_kvc *k);
+/* NULL for a codec that loses nothing. */
+CAG_API const cag_kvc_receipt *cag_kvc_get_receipt(const cag_kvc *k);
 CAG_API const cag_kvc_source *cag_kvc_get_source(const cag_kvc *k, int i);
 /* The exact cached text, and its ids (offsets point into the text). */
 CAG_API const char    *cag_kvc_text(const cag_kvc *k, size_t *size);

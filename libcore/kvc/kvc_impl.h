@@ -55,6 +55,8 @@ struct cag_kvc {
     struct kvc_shape   shape;
     enum kvc_codec     codec;
     struct kvc_lazy   *lazy;
+    cag_kvc_receipt   *receipt;    /* of a lossy codec; in the arena */
+    bool               is_draft;   /* being written: no receipt yet */
 };
 
 /* One entry of CHNK; was checked when the file was opened. */
@@ -67,6 +69,9 @@ struct kvc_chunk_ref {
 };
 void kvc_chunk_ref(const cag_kvc *k, int layer, int chunk,
                    struct kvc_chunk_ref *out);
+/* kvc_parse of a file whose receipt is still to be measured. */
+cag_status kvc_parse_draft(const void *data, size_t size, const char *name,
+                           cag_kvc **out, cag_error *err);
 struct kvc_lazy *kvc_lazy_new(void);
 /* Releases lazy; NULL is fine. */
 void             kvc_lazy_free(struct kvc_lazy *l);

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "kvc/kvc_impl.h"
+#include "kvc/kvc_receipt.h"
 #include "util/mem.h"
 #include "util/rd.h"
 #include "util/text.h"
@@ -232,10 +233,9 @@ static const char *chars(const uint8_t *p)
 
 /* A JSON section, which must be in canonical form: its digest and the
  * binding are those of the value, not of one way to write it. */
-static cag_status read_json(cag_kvc *k, enum kvc_core which, jv **out,
-                            cag_error *err)
+static cag_status read_json(const cag_kvc *k, const struct kvc_section *s,
+                            jv **out, cag_error *err)
 {
-    const struct kvc_section *s = k->core[which];
     struct buf                b = BUF_INIT;
     cag_error                 why = CAG_ERROR_INIT;
     cag_status                st;
@@ -444,6 +444,43 @@ out:
     return st;
 }
 
+/* --------------------------------------------------------------- receipt */
+
+static const struct kvc_section *find_section(const cag_kvc *k,
+                                              const char *name)
+{
+    for (int i = 0; i < k->n_section; i++)
+        if (strcmp(k->section[i].name, name) == 0)
+            return &k->section[i];
+    return NULL;
+}
+
+/* A lossy file says what it lost; any other has nothing to say. */
+static cag_status read_receipt(cag_kvc *k, cag_error *err)
+{
+    const struct kvc_section *s = find_section(k, "RCPT");
+    jv         *v = NULL;
+    cag_status  st;
+
+    if (!kvc_codec_lossy(k->codec))
+        return s ? section_bad(k, s, CAG_E_FORMAT, err,
+                               "has no place here: the codec loses nothing")
+                 : CAG_OK;
+    if (!s && k->is_draft)
+        return CAG_OK;
+    if (!s)
+        return cag_fail(err, CAG_E_FORMAT, k->name, -1,
+                        "section RCPT is missing: codec %s changes values, "
+                        "and a cache without a receipt of how much is not "
+                        "used", k->info.codec);
+    st = read_json(k, s, &v, err);
+    if (!st)
+        st = kvc_receipt_from_json(v, k->name, k->info.codec, &k->shape,
+                                   &k->arena, &k->receipt, err);
+    jv_free(v);
+    return st;
+}
+
 /* ------------------------------------------------------------------ open */
 
 static cag_status read_sections(cag_kvc *k, cag_error *err)
@@ -453,11 +490,11 @@ static cag_status read_sections(cag_kvc *k, cag_error *err)
     cag_status       st = check_digests(k, err);
 
     if (!st)
-        st = read_json(k, KVC_META, &k->meta, err);
+        st = read_json(k, k->core[KVC_META], &k->meta, err);
     if (!st)
-        st = read_json(k, KVC_SRCS, &k->srcs, err);
+        st = read_json(k, k->core[KVC_SRCS], &k->srcs, err);
     if (!st)
-        st = read_json(k, KVC_PRMT, &k->prmt, err);
+        st = read_json(k, k->core[KVC_PRMT], &k->prmt, err);
     if (st)
         return st;
     kvc_check_meta(&c, k->meta, &k->info);
@@ -476,7 +513,7 @@ static cag_status read_sections(cag_kvc *k, cag_error *err)
         st = read_toks(k, err);
     if (!st)
         st = check_ids(k, err);
-    return st;
+    return st ? st : read_receipt(k, err);
 }
 
 static cag_status parse(cag_kvc *k, const void *data, size_t size,
@@ -496,14 +533,16 @@ static cag_status parse(cag_kvc *k, const void *data, size_t size,
     return st ? st : read_sections(k, err);
 }
 
-cag_status kvc_parse(const void *data, size_t size, const char *name,
-                     cag_kvc **out, cag_error *err)
+static cag_status parse_memory(const void *data, size_t size,
+                               const char *name, bool is_draft, cag_kvc **out,
+                               cag_error *err)
 {
     cag_kvc   *k = mem_zalloc(sizeof *k);
     cag_status st;
 
     if (!k)
         return cag_fail_nomem(err, "cache");
+    k->is_draft = is_draft;
     st = parse(k, data, size, name, err);
     if (st) {
         cag_kvc_close(k);
@@ -511,6 +550,18 @@ cag_status kvc_parse(const void *data, size_t size, const char *name,
     }
     *out = k;
     return CAG_OK;
+}
+
+cag_status kvc_parse(const void *data, size_t size, const char *name,
+                     cag_kvc **out, cag_error *err)
+{
+    return parse_memory(data, size, name, false, out, err);
+}
+
+cag_status kvc_parse_draft(const void *data, size_t size, const char *name,
+                           cag_kvc **out, cag_error *err)
+{
+    return parse_memory(data, size, name, true, out, err);
 }
 
 cag_status cag_kvc_open(const char *path, cag_kvc **out, cag_error *err)
@@ -552,6 +603,11 @@ void cag_kvc_close(cag_kvc *k)
 const cag_kvc_info *cag_kvc_get_info(const cag_kvc *k)
 {
     return &k->info;
+}
+
+const cag_kvc_receipt *cag_kvc_get_receipt(const cag_kvc *k)
+{
+    return k->receipt;
 }
 
 const cag_kvc_source *cag_kvc_get_source(const cag_kvc *k, int i)
@@ -604,12 +660,12 @@ void cag_kvc_get_section(const cag_kvc *k, int i, cag_kvc_section *out)
 const uint8_t *kvc_section_data(const cag_kvc *k, const char *name,
                                 size_t *size)
 {
-    for (int i = 0; i < k->n_section; i++)
-        if (strcmp(k->section[i].name, name) == 0) {
-            *size = (size_t)k->section[i].size;
-            return k->data + k->section[i].off;
-        }
-    return NULL;
+    const struct kvc_section *s = find_section(k, name);
+
+    if (!s)
+        return NULL;
+    *size = (size_t)s->size;
+    return k->data + s->off;
 }
 
 const struct kvc_shape *kvc_get_shape(const cag_kvc *k)

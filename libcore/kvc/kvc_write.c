@@ -15,13 +15,12 @@
  */
 #include "kvc/kvc_write.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "kvc/kvc_codec.h"
+#include "kvc/kvc_impl.h"
 #include "kvc/kvc_meta.h"
+#include "kvc/kvc_receipt.h"
 #include "util/file.h"
 #include "util/mem.h"
 #include "util/rd.h"
@@ -66,6 +65,7 @@ struct writer {
     int                    n_slot, n_worker;
     int                    first;      /* chunk in slot 0 */
     struct kvc_made        made;
+    struct buf             receipt;    /* RCPT */
     struct file_out        out;
     bool                   open;
 };
@@ -91,6 +91,11 @@ static cag_status check_desc(struct writer *w, cag_error *err)
                         "codec %s takes elements of %d bytes, not %d",
                         d->codec, kvc_codec_elem_bytes(w->codec),
                         w->shape.elem_bytes);
+    if (kvc_codec_lossy(w->codec) != (d->receipt != NULL))
+        return cag_fail(err, CAG_E_USAGE, NULL, -1,
+                        d->receipt ? "codec %s loses nothing, so it has no "
+                                     "receipt"
+                                   : "codec %s needs a receipt", d->codec);
     if (w->shape.chunk_tok == 0 && w->shape.n_kv_head > 0 &&
         w->shape.d_head > 0)
         w->shape.chunk_tok = kvc_chunk_tok(w->shape.n_kv_head,
@@ -148,16 +153,19 @@ static cag_status check_extra(const struct kvc_desc *d, cag_error *err)
 {
     static const char *const core[KVC_N_CORE] = KVC_CORE_NAMES;
 
-    if (d->n_extra < 0 || d->n_extra > KVC_MAX_SECTION - KVC_N_CORE)
+    int n_max = KVC_MAX_SECTION - KVC_N_CORE - (d->receipt != NULL);
+
+    if (d->n_extra < 0 || d->n_extra > n_max)
         return cag_fail(err, CAG_E_LIMIT, NULL, -1,
                         "%d optional sections, a .kvc holds at most %d",
-                        d->n_extra, KVC_MAX_SECTION - KVC_N_CORE);
+                        d->n_extra, n_max);
     for (int i = 0; i < d->n_extra; i++) {
         const char *name = d->extra[i].name;
         size_t      n = strnlen(name, 5);
         bool        ok = n >= 1 && n <= 4 && d->extra[i].size > 0 &&
                   strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789") == n;
 
+        ok = ok && strcmp(name, "RCPT") != 0;
         for (int j = 0; ok && j < KVC_N_CORE; j++)
             ok = strcmp(name, core[j]) != 0;
         for (int j = 0; ok && j < i; j++)
@@ -512,6 +520,70 @@ static cag_status write_rest(struct writer *w, cag_error *err)
     return st ? st : write_header(w, size, err);
 }
 
+/* --------------------------------------------------------------- receipt */
+
+/* The caller's numbers as a section, checked as a reader will. */
+static cag_status make_receipt(struct writer *w, const cag_kvc_receipt *r,
+                               cag_error *err)
+{
+    struct arena     a = { NULL };
+    cag_kvc_receipt *read;
+    cag_error        why = CAG_ERROR_INIT;
+    jv              *v = NULL;
+    cag_status st = kvc_receipt_to_json(r, w->d->codec, w->shape.n_layer, &v,
+                                        err);
+
+    if (!st)
+        st = jv_dump_canonical(v, &w->receipt, err);
+    if (!st && kvc_receipt_from_json(v, NULL, w->d->codec, &w->shape, &a,
+                                     &read, &why) != CAG_OK) {
+        if (why.status == CAG_E_FORMAT)
+            why.status = CAG_E_USAGE;
+        st = cag_error_copy(err, &why);
+    }
+    arena_release(&a);
+    jv_free(v);
+    return st;
+}
+
+/*
+ * The file but for its receipt is complete: it is opened as a reader would,
+ * for the caller to measure.  RCPT stands behind KV, because its size is not
+ * known before.
+ */
+static cag_status add_receipt(struct writer *w, cag_error *err)
+{
+    static const uint8_t zero[KVC_PAGE];
+    struct file_map map;
+    cag_kvc_receipt r = { .version = KVC_RECEIPT_VERSION };
+    cag_kvc        *draft = NULL;
+    struct section *s = &w->sec[w->n_sec];
+    uint64_t        end;
+    cag_status      st = file_out_map(&w->out, &map, err);
+
+    if (st)
+        return st;
+    st = kvc_parse_draft(map.data, map.size, w->out.path, &draft, err);
+    if (!st)
+        st = w->d->receipt(w->d->receipt_ctx, draft, &r, err);
+    cag_kvc_close(draft);
+    file_unmap(&map);
+    if (!st)
+        st = make_receipt(w, &r, err);
+    if (st)
+        return st;
+    add(w, "RCPT", false, w->receipt.data, w->receipt.size);
+    end = s->off + s->size;
+    w->made.size_bytes = kvc_page_up(end);
+    st = sha256_buf(s->data, (size_t)s->size, s->sha256, err);
+    if (!st)
+        st = file_out_pwrite(&w->out, s->data, (size_t)s->size, s->off, err);
+    if (!st && w->made.size_bytes > end)
+        st = file_out_pwrite(&w->out, zero,
+                             (size_t)(w->made.size_bytes - end), end, err);
+    return st ? st : write_header(w, w->made.size_bytes, err);
+}
+
 static void release(struct writer *w)
 {
     if (w->open)
@@ -530,6 +602,7 @@ static void release(struct writer *w)
     buf_free(&w->srcs_text);
     buf_free(&w->prmt_text);
     buf_free(&w->text);
+    buf_free(&w->receipt);
     jv_free(w->meta);
     mem_free(w);
 }
@@ -560,6 +633,8 @@ cag_status kvc_write(const char *path, const struct kvc_desc *d, int mode,
     st = write_chunks(w, pool, err);
     if (!st)
         st = write_rest(w, err);
+    if (!st && d->receipt)
+        st = add_receipt(w, err);
     if (!st) {
         w->open = false;             /* commit aborts itself */
         st = file_out_commit(&w->out, err);
@@ -569,85 +644,4 @@ cag_status kvc_write(const char *path, const struct kvc_desc *d, int mode,
 out:
     release(w);
     return st;
-}
-
-/* ------------------------------------------------------------ free space */
-
-/* Canonical size of a JSON section, or the share of what is not known. */
-static uint64_t json_bound(const jv *v)
-{
-    struct buf b = BUF_INIT;
-    uint64_t   n = UINT64_C(1) << 18;
-
-    if (v) {
-        jv_dump(v, &b);
-        if (!buf_failed(&b))
-            n = b.size;
-    }
-    buf_free(&b);
-    return kvc_page_up(n);
-}
-
-uint64_t kvc_size_bound(const struct kvc_desc *d)
-{
-    struct kvc_shape s = d->shape;
-    int              codec = kvc_codec_find(d->codec);
-    uint64_t         n, small, kv = 0;
-
-    if (codec < 0)
-        codec = KVC_F16Z;
-    if (s.chunk_tok == 0)
-        s.chunk_tok = kvc_chunk_tok(s.n_kv_head, s.d_head, s.elem_bytes);
-    n = (uint64_t)kvc_n_chunk(&s);
-    for (int i = 0; i < (int)n; i++)
-        kv += kvc_page_up(kvc_codec_stored_max((enum kvc_codec)codec,
-                                               kvc_chunk_bytes(&s, i)));
-    /* what the writer adds to META: fixed members and 67 bytes a source */
-    small = KVC_PAGE + 2 * (uint64_t)KVC_PAGE +
-            80 * (uint64_t)jv_count(d->sources) + json_bound(d->meta) +
-            json_bound(d->sources) + json_bound(d->prompt) +
-            kvc_page_up(KVC_TEXT_HEAD + d->text_size) +
-            kvc_page_up(KVC_TOKS_HEAD + 8 * (uint64_t)s.n_tok) +
-            kvc_page_up(d->tokenizer_size ? d->tokenizer_size : 1 << 18) +
-            kvc_page_up((uint64_t)s.n_layer * n * KVC_CHNK_SIZE);
-    for (int i = 0; i < d->n_extra; i++)
-        small += kvc_page_up(d->extra[i].size);
-    return kvc_page_up(small + (uint64_t)s.n_layer * kv);
-}
-
-cag_status kvc_check_space(const char *path, const struct kvc_desc *d,
-                           cag_error *err)
-{
-    uint64_t   need = kvc_size_bound(d), have;
-    cag_status st = file_space(path, &have, err);
-
-    if (st)
-        return st;
-    if (have < need)
-        return cag_fail_sys(err, CAG_E_CREATE, ENOSPC, path,
-                            "the cache may take %llu MiB, the file system has "
-                            "%llu MiB free",
-                            (unsigned long long)(need >> 20) + 1,
-                            (unsigned long long)(have >> 20));
-    return CAG_OK;
-}
-
-cag_status kvc_check_replace(const char *path, cag_error *err)
-{
-    char    head[4];
-    ssize_t n = 0;
-    int     fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-
-    if (fd < 0)
-        return CAG_OK;             /* not there, or said when it is written */
-    do
-        n = pread(fd, head, sizeof head, 0);
-    while (n < 0 && errno == EINTR);
-    close(fd);
-    if (n <= 0 || ((size_t)n == sizeof head &&
-                   memcmp(head, KVC_MAGIC, sizeof head) == 0))
-        return CAG_OK;
-    return cag_fail(err, CAG_E_CREATE, path, -1,
-                    "is a file but no cache, so it is not replaced; name "
-                    "another output");
 }

@@ -57,8 +57,8 @@
 #include "util/json.h"
 #include "util/pool.h"
 
-/* An optional section (RCPT, NGRM, ...), stored as it is.  A reader that
- * does not know the name skips it. */
+/* An optional section (NGRM, ...), stored as it is.  A reader that does not
+ * know the name skips it. */
 struct kvc_extra {
     char        name[5];          /* up to 4 of A-Z 0-9, none of ours */
     const void *data;
@@ -86,6 +86,15 @@ struct kvc_desc {
     cag_status (*chunk)(void *ctx, int layer, int chunk, uint8_t *dst,
                         cag_error *err);
     void          *ctx;
+    /*
+     * For a lossy codec, and only then: measure the loss of the finished
+     * file but for its receipt (draft, valid during the call) and fill r,
+     * whose loss array must live until kvc_write returns.  A failure leaves
+     * no file.
+     */
+    cag_status (*receipt)(void *ctx, const cag_kvc *draft, cag_kvc_receipt *r,
+                          cag_error *err);
+    void          *receipt_ctx;
     /* NULL, or 64 hex digits: another content id is CAG_E_CORRUPT and no
      * file is made */
     const char    *expect_content_id;

@@ -51,11 +51,47 @@ static cag_status fail_open(cag_error *err, int sys, const char *path)
     return cag_fail_sys(err, st, sys, path, "cannot open");
 }
 
+/* A regular file that is open; *m is zero. */
+static cag_status map_fd(struct file_map *m, int fd, const char *path,
+                         const struct stat *s, cag_error *err)
+{
+    void *p;
+
+    m->path = mem_strdup(path);
+    if (!m->path)
+        return cag_fail_nomem(err, "path");
+    if (s->st_size > 0) {
+        p = mmap(NULL, (size_t)s->st_size, PROT_READ, MAP_SHARED, fd, 0);
+        if (p == MAP_FAILED) {
+            int sys = errno;
+
+            mem_free(m->path);
+            m->path = NULL;
+            return cag_fail_sys(err, sys == ENOMEM ? CAG_E_NOMEM : CAG_E_IO,
+                                sys, path, "cannot map");
+        }
+        m->data = p;
+        m->size = (size_t)s->st_size;
+    }
+    set_id(&m->id, s);
+    return CAG_OK;
+}
+
+cag_status file_out_map(const struct file_out *o, struct file_map *m,
+                        cag_error *err)
+{
+    struct stat s;
+
+    memset(m, 0, sizeof *m);
+    if (fstat(o->fd, &s) != 0)
+        return cag_fail_sys(err, CAG_E_IO, errno, o->path, "cannot stat");
+    return map_fd(m, o->fd, o->path, &s, err);
+}
+
 cag_status file_map(struct file_map *m, const char *path, cag_error *err)
 {
     cag_status st = CAG_OK;
     struct stat s;
-    void *p;
 
     memset(m, 0, sizeof *m);
     int fd = open_retry(path, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0);
@@ -71,25 +107,7 @@ cag_status file_map(struct file_map *m, const char *path, cag_error *err)
                                          : "is not a regular file");
         goto out;
     }
-    m->path = mem_strdup(path);
-    if (!m->path) {
-        st = cag_fail_nomem(err, "path");
-        goto out;
-    }
-    if (s.st_size > 0) {
-        p = mmap(NULL, (size_t)s.st_size, PROT_READ, MAP_SHARED, fd, 0);
-        if (p == MAP_FAILED) {
-            int sys = errno;
-            st = cag_fail_sys(err, sys == ENOMEM ? CAG_E_NOMEM : CAG_E_IO, sys,
-                              path, "cannot map");
-            mem_free(m->path);
-            m->path = NULL;
-            goto out;
-        }
-        m->data = p;
-        m->size = (size_t)s.st_size;
-    }
-    set_id(&m->id, &s);
+    st = map_fd(m, fd, path, &s, err);
 out:
     close(fd);
     return st;

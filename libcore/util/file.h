@@ -79,6 +79,9 @@ cag_status file_out_write(struct file_out *o, const void *data, size_t n,
                           cag_error *err);
 cag_status file_out_pwrite(struct file_out *o, const void *data, size_t n,
                            uint64_t off, cag_error *err);
+/* What is written so far, mapped; file_unmap it before commit or abort. */
+cag_status file_out_map(const struct file_out *o, struct file_map *m,
+                        cag_error *err);
 cag_status file_out_commit(struct file_out *o, cag_error *err);
 void       file_out_abort(struct file_out *o);
 /* Could path be written?  CAG_E_CREATE if its directory is missing or may not

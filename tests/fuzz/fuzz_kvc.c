@@ -5,8 +5,8 @@
  * can and lets the parsers behind it see the bytes.  The first byte says what
  * follows:
  *   R  a file; XXH3 of chunks, SHA-256 of sections and header are repaired
- *   S  the eight sections, each as u32 size and bytes, from which a file is
- *      put together (small inputs: no padding, no header)
+ *   S  the eight sections and perhaps a receipt, each as u32 size and bytes,
+ *      from which a file is put together (small inputs: no padding, no header)
  *   else  the whole input is a file, as it is
  */
 #include <stdlib.h>
@@ -93,16 +93,16 @@ static void repair(uint8_t *p, size_t size)
 static void use_sections(const uint8_t *data, size_t size)
 {
     static const char *const names[KVC_N_CORE] = KVC_CORE_NAMES;
-    size_t   room = KVC_PAGE * (KVC_N_CORE + 2) + size, at = KVC_PAGE;
+    size_t   room = KVC_PAGE * (KVC_N_CORE + 3) + size, at = KVC_PAGE;
     uint8_t *p = mem_zalloc(room);
 
     if (!p)
         return;
     memcpy(p, KVC_MAGIC, 8);
     rd_put16(p + KVC_OFF_MAJOR, CAG_KVC_MAJOR);
-    rd_put32(p + KVC_OFF_N_SECTION, KVC_N_CORE);
     rd_put32(p + KVC_OFF_LAYOUT, KVC_LAYOUT_TILES);
-    for (int i = 0; i < KVC_N_CORE && size >= 4; i++) {
+    for (int i = 0; i <= KVC_N_CORE && size >= 4; i++) {
+        const char *name = i < KVC_N_CORE ? names[i] : "RCPT";
         uint8_t *e = p + KVC_OFF_SECTIONS + i * KVC_SECTION_SIZE;
         size_t   n = rd_le32(data);
 
@@ -110,8 +110,9 @@ static void use_sections(const uint8_t *data, size_t size)
         size -= 4;
         if (n > size)
             n = size;
-        memcpy(e, names[i], strlen(names[i]));
-        rd_put32(e + 4, KVC_REQUIRED);
+        memcpy(e, name, strlen(name));
+        rd_put32(e + 4, i < KVC_N_CORE ? KVC_REQUIRED : 0);
+        rd_put32(p + KVC_OFF_N_SECTION, (uint32_t)i + 1);
         rd_put64(e + 8, at);
         rd_put64(e + 16, n);
         memcpy(p + at, data, n);

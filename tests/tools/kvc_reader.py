@@ -22,6 +22,7 @@ import sys
 PAGE = 4096
 MAGIC = bytes.fromhex("894B56430D0A1A0A")
 CORE = ("META", "SRCS", "TEXT", "TOKS", "PRMT", "TKNZ", "CHNK", "KV")
+LOSSY = ("q8h",)
 CODECS = {"f16": ("f16", 2), "f32": ("f32", 4), "f16z": ("f16", 2)}
 
 
@@ -307,6 +308,48 @@ def check_prmt(prmt, n_vocab):
             stop_ids=lambda v: isinstance(v, list) and all(map(is_id, v)))
 
 
+def is_f32(low, high):
+    """8 hex digits of a binary32 in a range; NaN is in none."""
+    def rule(v):
+        if not (isinstance(v, str) and re.fullmatch("[0-9a-f]{8}", v)):
+            return False
+        return low <= f32(v) <= high
+    return rule
+
+
+def f32(digits):
+    return struct.unpack(">f", bytes.fromhex(digits))[0]
+
+
+F32_MAX = struct.unpack(">f", bytes.fromhex("7f7fffff"))[0]
+
+
+def check_rcpt(rcpt, kv):
+    is_object = lambda v: isinstance(v, dict)
+    n_tok, n_value = kv["n_tok"], kv["n_tok"] * kv["n_kv_head"] * kv["d_head"]
+    members(rcpt, "RCPT", codec=lambda v: v == kv["codec"], kl=is_object,
+            layers=lambda v: isinstance(v, list) and len(v) == kv["n_layer"],
+            ppl_change=is_f32(-1, F32_MAX), probe=is_object, top1=is_object,
+            version=between(1, (1 << 31) - 1))
+    members(rcpt["kl"], "RCPT kl", max=is_f32(0, F32_MAX))
+    most = f32(rcpt["kl"]["max"])
+    members(rcpt["kl"], "RCPT kl", mean=is_f32(0, most), p99=is_f32(0, most))
+    probe = rcpt["probe"]
+    members(probe, "RCPT probe", begin=between(1, n_tok - 1), end=COUNT)
+    need(probe["begin"] < probe["end"] <= n_tok, "RCPT probe: end is wrong")
+    n = probe["end"] - probe["begin"]
+    members(rcpt["top1"], "RCPT top1", same=between(0, n), clear_flips=COUNT)
+    need(rcpt["top1"]["clear_flips"] <= n - rcpt["top1"]["same"],
+         "RCPT top1: clear_flips is wrong")
+    for i, layer in enumerate(rcpt["layers"]):
+        members(layer, f"RCPT layer {i}", k=is_object, v=is_object)
+        for name in "kv":
+            members(layer[name], f"RCPT layer {i} {name}",
+                    max=is_f32(0, F32_MAX), rel_rms=is_f32(0, F32_MAX),
+                    overflow=between(0, n_value),
+                    subnormal=between(0, n_value))
+
+
 # ------------------------------------------------------------------- file
 
 class Kvc:
@@ -325,6 +368,11 @@ class Kvc:
         self.read_text()
         self.read_toks()
         self.check_ids()
+        lossy = self.kv["codec"] in LOSSY
+        need(lossy == ("RCPT" in self.sections),
+             "RCPT is missing" if lossy else "RCPT of an exact codec")
+        if lossy:
+            check_rcpt(load_json(self.bytes("RCPT"), "RCPT"), self.kv)
 
     def read_header(self):
         data = self.data

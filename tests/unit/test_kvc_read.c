@@ -10,7 +10,8 @@
 #include <pthread.h>
 #include <sys/resource.h>
 
-static const char *const codecs[] = { "f16z", "f16", "f32" };
+static const char *const codecs[] = { "f16z", "f16", "f32", "q8h" };
+enum { N_CODEC = 4 };
 static char *dir, *path;
 
 static int setup(void **state)
@@ -239,7 +240,7 @@ static void verify_reports_progress(void **state)
 static void truncated_at_any_byte(void **state)
 {
     (void)state;
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < N_CODEC; i++) {
         struct buf b = make(codecs[i]);
 
         for (size_t n = 0; n < b.size;
@@ -264,14 +265,16 @@ static void truncated_at_any_byte(void **state)
 static void any_flipped_bit_is_found(void **state)
 {
     (void)state;
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < N_CODEC; i++) {
         struct buf b = make(codecs[i]);
         uint64_t   x = 33 + (uint64_t)i;
         size_t     small = rd_le64(fix_entry(&b, "KV") + 8);
+        size_t     end = strcmp(codecs[i], "q8h") ? b.size
+                             : rd_le64(fix_entry(&b, "RCPT") + 8);
 
         for (int n = 0; n < 450; n++) {
             size_t    from = n % 3 == 1 ? 4096 : n % 3 == 2 ? small : 0;
-            size_t    to = n % 3 == 0 ? 4096 : n % 3 == 1 ? small : b.size;
+            size_t    to = n % 3 == 0 ? 4096 : n % 3 == 1 ? small : end;
             size_t    at = from + fix_rand(&x) % (to - from);
             int       bit = (int)(fix_rand(&x) % 8);
             cag_error err = CAG_ERROR_INIT;
@@ -486,10 +489,10 @@ static void forged_tokens_and_text(void **state)
 }
 
 /* Replace the bytes of META; the rest of the file moves with it. */
-static void forge_json(const char *name, const char *from, const char *to,
-                       cag_status want, const char *text)
+static void forge_json(const char *codec, const char *name, const char *from,
+                       const char *to, cag_status want, const char *text)
 {
-    struct buf b = make("f16");
+    struct buf b = make(codec);
     uint8_t   *e = fix_entry(&b, name), *p = fix_data(&b, name), *hit;
     size_t     n = (size_t)rd_le64(e + 16), nf = strlen(from);
     size_t     nt = strlen(to);
@@ -559,8 +562,115 @@ static void forged_json(void **state)
     };
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        forge_json(cases[i].section, cases[i].from, cases[i].to,
+        forge_json("f16", cases[i].section, cases[i].from, cases[i].to,
                    cases[i].want, cases[i].text);
+}
+
+/* --------------------------------------------------------------- receipt */
+
+static void the_receipt_comes_back(void **state)
+{
+    (void)state;
+    struct buf             b = make("q8h");
+    cag_kvc               *k = NULL;
+    const cag_kvc_receipt *r;
+    cag_error              err = CAG_ERROR_INIT;
+    size_t                 n;
+
+    assert_int_equal(kvc_parse(b.data, b.size, "x.kvc", &k, &err), CAG_OK);
+    r = cag_kvc_get_receipt(k);
+    assert_non_null(r);
+    assert_int_equal(r->version, 1);
+    assert_int_equal(r->begin, 75);
+    assert_int_equal(r->end, 150);
+    assert_true(r->kl_mean == 2.75e-5f && r->kl_p99 == 2.9e-4f &&
+                r->kl_max == 7.5e-4f && r->ppl_change == -0.00025f);
+    assert_int_equal(r->n_same, 74);
+    assert_int_equal(r->n_clear_flip, 1);
+    assert_true(r->loss[0].max_abs == 26.5f && r->loss[1].rel_rms == 0.0068f);
+    assert_int_equal(r->loss[1].n_subnormal, 23);
+    assert_int_equal(r->loss[3].n_overflow, 1);
+    assert_int_equal(cag_kvc_n_section(k), 9);
+    assert_non_null(kvc_section_data(k, "RCPT", &n));
+    cag_kvc_close(k);
+    buf_free(&b);
+    b = make("f16");
+    assert_int_equal(kvc_parse(b.data, b.size, "x.kvc", &k, &err), CAG_OK);
+    assert_null(cag_kvc_get_receipt(k));
+    cag_kvc_close(k);
+    buf_free(&b);
+}
+
+static void forged_receipts(void **state)
+{
+    (void)state;
+    static const struct { const char *from, *to, *text; } cases[] = {
+        { "{\"codec\":\"q8h\",", "{", "RCPT: codec is missing or wrong" },
+        { "{\"codec\":\"q8h\"", "{\"codec\":\"q4h\"", "expected q8h" },
+        { "\"max\":\"3a449ba6\"", "\"max\":\"7f800000\"", "RCPT: kl.max" },
+        { "\"max\":\"3a449ba6\"", "\"max\":\"7fc00000\"", "RCPT: kl.max" },
+        { "\"max\":\"3a449ba6\"", "\"max\":\"ba449ba6\"", "RCPT: kl.max" },
+        { "\"max\":\"3a449ba6\"", "\"max\":\"3A449BA6\"", "RCPT: kl.max" },
+        { "\"max\":\"3a449ba6\"", "\"max\":\"3a449ba\"", "RCPT: kl.max" },
+        { "\"max\":\"3a449ba6\"", "\"max\":1", "RCPT: kl.max" },
+        { "\"max\":\"3a449ba6\"", "\"max\":\"38449ba6\"",
+          "RCPT: kl.p99 is missing or wrong, expected 8 hex digits of an f32 "
+          "in 0..4.6" },
+        { "\"mean\":\"37", "\"mean\":\"40", "RCPT: kl.mean" },
+        { "\"mean\":\"37", "\"mean\":\"b7", "RCPT: kl.mean" },
+        { "\"kl\":{", "\"kl\":[],\"km\":{", "RCPT: kl is missing or wrong" },
+        { "\"layers\":[", "\"layers\":[1,", "expected an array of 2 layers" },
+        { "\"overflow\":0", "\"overflow\":-1", "layers[0].k.overflow" },
+        { "\"overflow\":0", "\"overflow\":12001", "an integer in 0..12000" },
+        { "\"subnormal\":23", "\"subnormal\":2.0", "canonical JSON" },
+        { "\"rel_rms\":\"3b", "\"rel_rms\":\"bb", "layers[0].k.rel_rms" },
+        { "\"ppl_change\":\"b9", "\"ppl_change\":\"c9", "RCPT: ppl_change" },
+        { "\"begin\":75", "\"begin\":0", "RCPT: probe.begin" },
+        { "\"begin\":75", "\"begin\":150", "RCPT: probe.begin" },
+        { "\"end\":150", "\"end\":151", "RCPT: probe.end" },
+        { "\"end\":150", "\"end\":75", "RCPT: probe.end" },
+        { "\"same\":74", "\"same\":76", "RCPT: top1.same" },
+        { "\"clear_flips\":1", "\"clear_flips\":2", "RCPT: top1.clear_flips" },
+        { "\"version\":1", "\"version\":0", "RCPT: version" },
+        { "\"version\":1", "\"version\":\"1\"", "RCPT: version" },
+        { "{\"codec", "[\"codec", "section RCPT is not JSON" },
+        { "{\"codec", "{ \"codec", "is not canonical JSON" },
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        forge_json("q8h", "RCPT", cases[i].from, cases[i].to, CAG_E_FORMAT,
+                   cases[i].text);
+}
+
+/* A lossy file without a receipt, and a lossless one with it. */
+static void the_receipt_where_it_belongs(void **state)
+{
+    (void)state;
+    struct buf b = make("q8h");
+    uint8_t   *e = fix_entry(&b, "RCPT");
+
+    memcpy(e, "RCPU", 4);
+    fix_seal(&b);
+    expect(&b, CAG_E_FORMAT, "section RCPT is missing: codec q8h");
+    memcpy(e, "RCPT", 4);
+    ((uint8_t *)b.data)[b.size - KVC_PAGE] ^= 1;
+    fix_seal(&b);
+    expect(&b, CAG_E_CORRUPT, "section RCPT is damaged (SHA-256 differs)");
+    buf_free(&b);
+
+    struct fix f = fix_default("f16");
+    memcpy(f.extra[0].name, "RCPU", 5);
+    f.extra[0].data = "{}";
+    f.extra[0].size = 2;
+    f.n_extra = 1;
+    fix_init(&f);
+    fix_write(&f, path, 1);
+    fix_free(&f);
+    b = fix_read(path);
+    memcpy(fix_entry(&b, "RCPU"), "RCPT", 4);
+    fix_seal(&b);
+    expect(&b, CAG_E_FORMAT, "section RCPT has no place here");
+    buf_free(&b);
 }
 
 /* A page of zeros between two sections, everything else in order. */
@@ -825,7 +935,7 @@ static void bad_tokenizer_is_an_error(void **state)
 static void every_allocation_failure(void **state)
 {
     (void)state;
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < N_CODEC; i++) {
         struct buf b = make(codecs[i]);
         int64_t    live = mem_live();
 
@@ -941,6 +1051,9 @@ int main(void)
         T(forged_chunk_tables),
         T(forged_tokens_and_text),
         T(forged_json),
+        T(the_receipt_comes_back),
+        T(forged_receipts),
+        T(the_receipt_where_it_belongs),
         T(a_hole_between_sections),
         T(forged_text),
         T(verify_compares_sha256),

@@ -26,13 +26,14 @@ static int teardown(void **state)
     return 0;
 }
 
-static const char *const codecs[] = { "f16z", "f16", "f32" };
+static const char *const codecs[] = { "f16z", "f16", "f32", "q8h" };
+enum { N_CODEC = 4 };
 
 /* The same inputs give the same bytes, whatever computes them. */
 static void same_bytes_on_any_threads(void **state)
 {
     (void)state;
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < N_CODEC; i++) {
         struct fix f = fix_default(codecs[i]);
         struct buf one;
 
@@ -79,12 +80,14 @@ static void bound_holds(void **state)
     (void)state;
     static const int n_tok[] = { 1, 63, 64, 65, 1000 };
 
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < N_CODEC; i++)
         for (size_t j = 0; j < sizeof n_tok / sizeof *n_tok; j++) {
             struct fix      f = fix_default(codecs[i]);
             struct kvc_desc d;
             struct buf      b;
 
+            if (n_tok[j] == 1 && strcmp(codecs[i], "q8h") == 0)
+                continue;                       /* nothing to measure */
             f.shape.n_tok = n_tok[j];
             f.shape.chunk_tok = 128;
             fix_init(&f);
@@ -147,6 +150,13 @@ static void refuses_bad_descriptions(void **state)
     d.codec = "f32";
     expect_refused(&d, CAG_E_USAGE, "takes elements of 4 bytes, not 2");
     d = fix_desc(&f);
+    d.receipt = fix_receipt;
+    expect_refused(&d, CAG_E_USAGE, "codec f16 loses nothing");
+    d.receipt = NULL;
+    d.codec = "q8h";
+    d.shape.elem_bytes = 1;
+    expect_refused(&d, CAG_E_USAGE, "codec q8h needs a receipt");
+    d = fix_desc(&f);
     d.shape.d_head = 12;
     expect_refused(&d, CAG_E_USAGE, "d_head is 12");
     d = fix_desc(&f);
@@ -193,7 +203,7 @@ static void refuses_bad_optional_sections(void **state)
     (void)state;
     struct fix       f = fix_default("f16");
     struct kvc_desc  d;
-    struct kvc_extra two[2] = { { "RCPT", "x", 1 }, { "RCPT", "y", 1 } };
+    struct kvc_extra two[2] = { { "NGRM", "x", 1 }, { "NGRM", "y", 1 } };
 
     fix_init(&f);
     d = fix_desc(&f);
@@ -203,6 +213,8 @@ static void refuses_bad_optional_sections(void **state)
     memcpy(two[1].name, "META", 5);
     expect_refused(&d, CAG_E_USAGE, "optional section 1");
     memcpy(two[1].name, "abc", 4);
+    expect_refused(&d, CAG_E_USAGE, "optional section 1");
+    memcpy(two[1].name, "RCPT", 5);
     expect_refused(&d, CAG_E_USAGE, "optional section 1");
     d.n_extra = 33;
     expect_refused(&d, CAG_E_LIMIT, "33 optional sections");
@@ -266,7 +278,7 @@ static void failure_keeps_the_old_file(void **state)
 static void every_allocation_failure(void **state)
 {
     (void)state;
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < N_CODEC; i++) {
         struct fix      f = fix_default(codecs[i]);
         struct kvc_desc d;
         struct pool    *pool = NULL;
@@ -307,6 +319,47 @@ static void every_allocation_failure(void **state)
     }
 }
 
+/* --------------------------------------------------------------- receipt */
+
+/* A measurement that fails, or gives what no reader takes, leaves the old
+ * file; so does every write that fails behind it. */
+static void a_bad_receipt_leaves_the_old_file(void **state)
+{
+    (void)state;
+    struct fix      f = fix_default("q8h");
+    struct kvc_desc d;
+    struct pool    *pool = NULL;
+    struct buf      old, now;
+    cag_error       err = CAG_ERROR_INIT;
+    cag_status      st = CAG_E_IO;
+
+    fix_init(&f);
+    fix_write(&f, path, 1);
+    old = fix_read(path);
+    d = fix_desc(&f);
+    assert_int_equal(pool_new(&pool, 2, &err), CAG_OK);
+    f.fail_at = FIX_FAIL_RECEIPT;
+    assert_int_equal(kvc_write(path, &d, -1, pool, &err), CAG_E_LIMIT);
+    assert_string_equal(err.msg, "the loss is too high");
+    f.fail_at = FIX_BAD_RECEIPT;
+    assert_int_equal(kvc_write(path, &d, -1, pool, &err), CAG_E_USAGE);
+    assert_non_null(strstr(err.msg, "RCPT: kl.mean is missing or wrong"));
+    f.fail_at = -1;
+    for (int64_t n = 1; st != CAG_OK; n++) {
+        file_fault(n, ENOSPC);
+        st = kvc_write(path, &d, -1, pool, &err);
+        file_fault(0, 0);
+        assert_true(n < 200);
+        now = fix_read(path);
+        assert_int_equal(now.size, old.size);
+        assert_memory_equal(now.data, old.data, old.size);
+        buf_free(&now);
+    }
+    pool_free(pool);
+    buf_free(&old);
+    fix_free(&f);
+}
+
 /* ---------------------------------------------------------------- golden */
 
 static struct fix golden(const char *codec)
@@ -318,7 +371,9 @@ static struct fix golden(const char *codec)
         f.shape.elem_bytes = 4;
         f.shape.d_head = 8;
     }
-    memcpy(f.extra[0].name, "RCPT", 5);
+    if (strcmp(codec, "q8h") == 0)
+        f.shape.elem_bytes = 1;
+    memcpy(f.extra[0].name, "NGRM", 5);
     f.extra[0].data = "{}";
     f.extra[0].size = 2;
     f.n_extra = 1;
@@ -387,8 +442,11 @@ static void seed(const char *codec, char kind, struct buf *out)
     struct fix f = { .codec = codec };
     struct buf b;
 
-    f.shape = (struct kvc_shape){ 1, 1, 8, strcmp(codec, "f32") ? 2 : 4, 3,
-                                  64 };
+    f.shape = (struct kvc_shape){ 1, 1, 8, 2, 3, 64 };
+    if (strcmp(codec, "f32") == 0)
+        f.shape.elem_bytes = 4;
+    if (strcmp(codec, "q8h") == 0)
+        f.shape.elem_bytes = 1;
     fix_init(&f);
     fix_write(&f, path, 1);
     fix_free(&f);
@@ -401,6 +459,12 @@ static void seed(const char *codec, char kind, struct buf *out)
 
         buf_add(out, e + 16, 4);
         buf_add(out, fix_data(&b, names[i]), (size_t)rd_le64(e + 16));
+    }
+    if (kind == 'S' && strcmp(codec, "q8h") == 0) {
+        uint8_t *e = fix_entry(&b, "RCPT");
+
+        buf_add(out, e + 16, 4);
+        buf_add(out, fix_data(&b, "RCPT"), (size_t)rd_le64(e + 16));
     }
     assert_false(buf_failed(out));
     buf_free(&b);
@@ -456,6 +520,8 @@ int main(void)
                                         teardown),
         cmocka_unit_test_setup_teardown(every_allocation_failure, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(a_bad_receipt_leaves_the_old_file,
+                                        setup, teardown),
         cmocka_unit_test_setup_teardown(golden_files, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(fuzz_seeds, setup, teardown),
