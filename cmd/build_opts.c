@@ -186,12 +186,45 @@ static void check_template_name(void)
     /* no near one: the library's message lists them all */
 }
 
+/* Options that would be passed over in silence.  What they say is recorded in
+ * the cache (--refresh), or not asked for. */
+static void refuse_idle(void)
+{
+    static const void *const what[] = {
+        &cli.codec, &cli.n_ctx, &cli.reserve, &cli.system, &cli.system_file,
+        &cli.label, &cli.refusal, &cli.title, &cli.files0, &cli.front,
+        &cli.template_name, &cli.template_file, &cli.precision
+    };
+    static const void *const how[] = {
+        &cli.model, &cli.template_date, &cli.chunk, &cli.force, &cli.depfile,
+        &cli.keep_mtime, &cli.checkpoint, &cli.max_memory
+    };
+    const char *run = cli.check     ? "--check"
+                      : cli.refresh ? "--refresh"
+                      : cli.recode  ? "--recode" : NULL;
+    const char *from;
+
+    for (size_t i = 0; run && i < sizeof what / sizeof *what; i++)
+        if ((from = opt_origin(what[i])) != NULL)
+            opt_fail("%s does not go with %s: %s", from, run, cli.refresh
+                         ? "the cache records it; build with it once"
+                         : "nothing is built");
+    for (size_t i = 0; run && !cli.refresh && i < sizeof how / sizeof *how;
+         i++)
+        if ((from = opt_origin(how[i])) != NULL &&
+            strncmp(from, "environment", 11))
+            opt_fail("%s does not go with %s: nothing is built", from, run);
+    if (run && !cli.recode && cli.output)
+        opt_fail("-o does not go with %s: name the caches themselves", run);
+}
+
 int build_fill(cag_build_opts *b)
 {
     /* these live as long as the program */
     static const char *system_text, *template_text;
     cag_error err = CAG_ERROR_INIT;
 
+    refuse_idle();
     cag_build_opts_init(b);
     b->places = *places_get();
     b->hooks = places_hooks();

@@ -203,6 +203,8 @@ int main(int argc, char **argv)
                  "other");
     if ((cli.check || cli.refresh) && !operand[0])
         opt_fail("name at least one FILE.kvc");
+    if (cli.refresh && cli.depfile && operand[1])
+        opt_fail("--depfile names one file: refresh one cache at a time");
     status = build_fill(&b);
     if (!status)
         status = cli.check     ? check(operand)

@@ -50,6 +50,9 @@ typedef struct cag_source_spec {
     double      filter_timeout_s;          /* 0 = 60                        */
     uint64_t    filter_max_bytes;          /* 0 = 64 MiB                    */
     bool        is_glob;
+    /* In place of filter: never run, only recorded; the text is that of
+     * opts.texts, while the file is the same.  Set by cag_refresh. */
+    const char *const *filter_was;
 } cag_source_spec;
 
 typedef struct cag_build_opts {
@@ -77,6 +80,7 @@ typedef struct cag_build_opts {
     double      lock_timeout_s;
     uint64_t    max_memory;                /* 0 = no limit                  */
     const char *depfile;
+    const cag_kvc *texts;      /* of sources with filter_was, or NULL       */
     cag_places  places;
     cag_hooks   hooks;
 } cag_build_opts;

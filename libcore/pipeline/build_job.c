@@ -340,7 +340,7 @@ cag_status build_job_begin(struct build_job *j, const cag_build_opts *o,
         st = find_model(j, err);
     if (!st)
         st = source_read(o->source, o->n_source, o->drop_front_matter,
-                         &o->hooks, &j->src, err);
+                         o->texts, &o->hooks, &j->src, err);
     return st ? st : protect(j, err);
 }
 

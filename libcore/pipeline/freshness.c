@@ -28,6 +28,7 @@ struct check {
     cag_check_report   *r;
     struct fingerprint_memory mem;
     char               *dir;      /* of the .kvc */
+    bool                filtered; /* a reason is with a filtered source */
 };
 
 static cag_status add_line(char ***v, int *n, char *line, cag_error *err)
@@ -121,6 +122,7 @@ static cag_status check_sources(struct check *c, cag_error *err)
         if (s->path)
             st = look(c, s, &seen[i], err);
         n_seen += seen[i] == SEEN_EQUAL || seen[i] == SEEN_DIFFERENT;
+        c->filtered = c->filtered || (seen[i] == SEEN_DIFFERENT && s->filter);
     }
     for (int i = 0; i < n && !st; i++) {
         const cag_kvc_source *s = cag_kvc_get_source(c->k, i);
@@ -147,9 +149,8 @@ static cag_status check_groups(struct check *c, cag_error *err)
     struct source_set now = { NULL, 0, 0 };
     cag_source_spec *spec;
     cag_error why = CAG_ERROR_INIT;
-    int n_spec, n_stream, n_filter, n = cag_kvc_get_info(c->k)->n_source;
-    cag_status st = record_specs(c->k, &a, &spec, &n_spec, &n_stream,
-                                 &n_filter, err);
+    int n_spec, n_stream, n = cag_kvc_get_info(c->k)->n_source;
+    cag_status st = record_specs(c->k, &a, &spec, &n_spec, &n_stream, err);
 
     for (int i = 0; i < n_spec && !st; i++) {
         bool dir = !spec[i].is_glob && file_is_dir(spec[i].path);
@@ -171,6 +172,7 @@ static cag_status check_groups(struct check *c, cag_error *err)
                 st = cag_fail_nomem(err, "source path");
             else if (!known)
                 st = stale(c, err, rel, "new file");
+            c->filtered = c->filtered || (!known && spec[i].filter_was);
             mem_free(rel);
         }
         source_release(&now);
@@ -225,7 +227,7 @@ static cag_status check_model(struct check *c, const cag_places *places,
 }
 
 /* What to type: --refresh, where everything needed is recorded. */
-static char *rebuild_command(const cag_kvc *k)
+static char *rebuild_command(const cag_kvc *k, bool filtered)
 {
     static const char plain[] =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
@@ -240,10 +242,10 @@ static char *rebuild_command(const cag_kvc *k)
         if (!s->path)
             return mem_strdup("the cag-build that made it, since a pipe "
                               "cannot be read again");
-        if (s->filter)
-            return mem_strdup("cag-build --manifest with its manifest, since "
-                              "a recorded filter is not run");
     }
+    if (filtered)
+        return mem_strdup("cag-build --manifest with its manifest, since "
+                          "a recorded filter is not run");
     buf_str(&b, "cag-build --refresh ");
     if (*p == '-')
         buf_str(&b, "-- ");
@@ -289,7 +291,7 @@ static cag_status check_all(const cag_kvc *k, const cag_places *places,
     mem_free(c.dir);
     if (st)
         return st;
-    r->rebuild = rebuild_command(k);
+    r->rebuild = rebuild_command(k, c.filtered);
     if (!r->rebuild)
         return cag_fail_nomem(err, "check report");
     if (r->n_reason)

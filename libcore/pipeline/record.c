@@ -94,9 +94,15 @@ static jv *filter_json(const char *const *argv)
     return a;
 }
 
+const char *const *record_filter(const cag_source_spec *s)
+{
+    return s->filter ? s->filter : s->filter_was;
+}
+
 static jv *spec_json(const cag_source_spec *s, const char *dir)
 {
     const char *kind = spec_kind(s);
+    const char *const *filter = record_filter(s);
     bool stream = !strcmp(kind, "stream");
     char *rel = stream ? NULL : record_path(s->path, dir);
     jv *o = jv_new_object();
@@ -104,8 +110,8 @@ static jv *spec_json(const cag_source_spec *s, const char *dir)
               record_set_str(o, "path", rel) && record_set_str(o, "title", s->title);
 
     if (ok)
-        ok = jv_set(o, "filter", s->filter ? filter_json(s->filter)
-                                           : jv_new_null());
+        ok = jv_set(o, "filter", filter ? filter_json(filter)
+                                        : jv_new_null());
     mem_free(rel);
     if (!ok) {
         jv_free(o);
@@ -179,17 +185,18 @@ static jv *source_json(const struct source *v, const struct record_range *r,
     char raw[2 * SHA256_SIZE + 1], text[2 * SHA256_SIZE + 1];
     char *rel = v->path ? record_path(v->path, dir) : NULL;
     char *group = v->group ? record_path(v->group, dir) : NULL;
+    const char *const *argv = record_filter(v->spec);
     struct buf filter = BUF_INIT;
     jv *o = jv_new_object();
     bool ok = o && (rel || !v->path) && (group || !v->group);
 
-    for (int i = 0; v->spec->filter && v->spec->filter[i]; i++)
-        buf_printf(&filter, "%s%s", i ? " " : "", v->spec->filter[i]);
+    for (int i = 0; argv && argv[i]; i++)
+        buf_printf(&filter, "%s%s", i ? " " : "", argv[i]);
     hash_hex(v->sha_raw, SHA256_SIZE, raw);
     hash_hex(v->sha_text, SHA256_SIZE, text);
     ok = ok && !buf_failed(&filter) && jv_set_str(o, "name", v->name) &&
          record_set_str(o, "path", rel) && record_set_str(o, "group", group) &&
-         record_set_str(o, "filter", v->spec->filter ? filter.data : NULL) &&
+         record_set_str(o, "filter", argv ? filter.data : NULL) &&
          jv_set_int(o, "size_bytes", (int64_t)v->raw_bytes) &&
          jv_set_str(o, "sha256_raw", raw) &&
          jv_set_str(o, "sha256_text", text) &&
@@ -219,20 +226,51 @@ jv *record_sources(const struct source_set *s, const struct record_range *r,
     return list;
 }
 
-static cag_status spec_from_json(const jv *o, const char *dir,
-                                 struct arena *a, cag_source_spec *s,
-                                 bool *stream, bool *filter, cag_error *err)
+/* The words of a recorded filter; NULL where there is none. */
+static cag_status filter_from_json(const jv *list, const char *file,
+                                   struct arena *a, const char *const **argv,
+                                   cag_error *err)
+{
+    size_t n = jv_count(list), len;
+    const char **v;
+
+    *argv = NULL;
+    if (jv_type(list) != JV_ARRAY)
+        return CAG_OK;
+    v = arena_array(a, n + 1, sizeof *v);
+    for (size_t i = 0; v && i < n; i++) {
+        const char *s = jv_str(jv_at(list, i), &len);
+
+        if (!s)
+            return cag_fail(err, CAG_E_FORMAT, file, -1,
+                            "section META: a word of a filter is %s, "
+                            "expected a string", jv_type_name(jv_at(list, i)));
+        v[i] = arena_strndup(a, s, len);
+        if (!v[i])
+            v = NULL;
+    }
+    *argv = v;
+    return v ? CAG_OK : cag_fail_nomem(err, "recorded sources");
+}
+
+static cag_status spec_from_json(const jv *o, const char *file,
+                                 const char *dir, struct arena *a,
+                                 cag_source_spec *s, bool *stream,
+                                 cag_error *err)
 {
     const char *kind = jv_get_str(o, "kind", "");
     const char *path = jv_get_str(o, "path", NULL);
     const char *title = jv_get_str(o, "title", NULL);
     char *abs;
+    cag_status st;
 
     memset(s, 0, sizeof *s);
-    *filter = jv_type(jv_get(o, "filter")) == JV_ARRAY;
     *stream = !strcmp(kind, "stream") || !path;
     if (*stream)
         return CAG_OK;
+    st = filter_from_json(jv_get(o, "filter"), file, a, &s->filter_was, err);
+    if (st)
+        return st;
     abs = file_join(dir, path);
     s->path = abs ? arena_strndup(a, abs, strlen(abs)) : NULL;
     mem_free(abs);
@@ -244,26 +282,26 @@ static cag_status spec_from_json(const jv *o, const char *dir,
 
 cag_status record_specs(const cag_kvc *k, struct arena *a,
                         cag_source_spec **spec, int *n_spec, int *n_stream,
-                        int *n_filter, cag_error *err)
+                        cag_error *err)
 {
     const jv *list = jv_get(jv_get(kvc_meta(k), "build"), "sources");
     size_t n = jv_count(list);
-    char *dir = record_dir(cag_kvc_get_info(k)->path);
+    const char *file = cag_kvc_get_info(k)->path;
+    char *dir = record_dir(file);
     cag_source_spec *v = arena_array(a, n ? n : 1, sizeof *v);
     cag_status st = CAG_OK;
 
-    *n_spec = *n_stream = *n_filter = 0;
+    *n_spec = *n_stream = 0;
     *spec = v;
     if (!dir || !v)
         st = cag_fail_nomem(err, "recorded sources");
     for (size_t i = 0; i < n && !st; i++) {
-        bool stream, filter;
+        bool stream = false;
 
-        st = spec_from_json(jv_at(list, i), dir, a, &v[*n_spec], &stream,
-                            &filter, err);
+        st = spec_from_json(jv_at(list, i), file, dir, a, &v[*n_spec],
+                            &stream, err);
         *n_spec += !stream;
         *n_stream += stream;
-        *n_filter += filter;
     }
     mem_free(dir);
     return st;

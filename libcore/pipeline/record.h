@@ -48,11 +48,14 @@ jv *record_sources(const struct source_set *s, const struct record_range *r,
 
 /*
  * The operands of the build that made k, paths absolute; streams are left
- * out and counted in *n_stream, filters in *n_filter (the spec has none:
- * nothing recorded is executed).  Strings live in a.
+ * out and counted in *n_stream.  Filters are in filter_was: nothing recorded
+ * is executed.  Strings live in a.  CAG_E_FORMAT: a filter is no list of
+ * texts.
  */
 cag_status record_specs(const cag_kvc *k, struct arena *a,
                         cag_source_spec **spec, int *n_spec, int *n_stream,
-                        int *n_filter, cag_error *err);
+                        cag_error *err);
+/* What is recorded as the filter of a source; NULL: it has none. */
+const char *const *record_filter(const cag_source_spec *s);
 
 #endif

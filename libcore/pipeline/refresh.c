@@ -1,7 +1,8 @@
 /*
  * refresh.c - rebuild a cache from what it records, with no other argument.
  *
- * Filters are not run: nothing recorded in a cache is ever executed.
+ * Filters are not run: nothing recorded in a cache is ever executed.  What
+ * they made of a file that did not change is in the cache.
  */
 #include <string.h>
 
@@ -67,21 +68,16 @@ static cag_status take_all(const cag_kvc *k, const char *path,
     const cag_kvc_info *i = cag_kvc_get_info(k);
     const jv *build = jv_get(kvc_meta(k), "build");
     cag_source_spec *spec;
-    int n_spec, n_stream, n_filter;
+    int n_spec, n_stream;
     char *dir = record_dir(path);
     cag_status st = dir ? CAG_OK : cag_fail_nomem(err, "path");
 
     if (!st)
-        st = record_specs(k, a, &spec, &n_spec, &n_stream, &n_filter, err);
+        st = record_specs(k, a, &spec, &n_spec, &n_stream, err);
     if (!st && n_stream)
         st = cag_fail(err, CAG_E_MISSING, path, -1,
                       "cannot be refreshed: %d of its sources came from a "
                       "pipe; run the cag-build that made it", n_stream);
-    if (!st && n_filter)
-        st = cag_fail(err, CAG_E_UNSUPPORTED, path, -1,
-                      "cannot be refreshed: %d of its sources go through a "
-                      "filter, and nothing recorded in a cache is executed; "
-                      "run cag-build --manifest", n_filter);
     if (!st && !b->model)
         st = find_model(k, dir, b, model, err);
     mem_free(dir);
@@ -92,6 +88,7 @@ static cag_status take_all(const cag_kvc *k, const char *path,
     b->output = path;
     b->source = spec;
     b->n_source = n_spec;
+    b->texts = k;
     b->system = custom(build, "system", i->system);
     b->label = custom(build, "label", i->label);
     b->refusal = custom(build, "refusal", i->refusal);

@@ -212,7 +212,8 @@ static cag_status take_text(struct source *v, const char *shown,
 }
 
 static cag_status read_one(struct source *v, bool drop_front_matter,
-                           const cag_hooks *hooks, cag_error *err)
+                           const cag_kvc *texts, const cag_hooks *hooks,
+                           cag_error *err)
 {
     const char *shown = shown_name(v);
     struct buf raw = BUF_INIT, text = BUF_INIT;
@@ -228,6 +229,12 @@ static cag_status read_one(struct source *v, bool drop_front_matter,
                         err);
         if (!st)
             st = take_text(v, shown, &text, drop_front_matter, hooks, err);
+    } else if (v->spec->filter_was && texts) {
+        st = source_take_kept(v, texts, err);
+    } else if (v->spec->filter_was) {
+        st = cag_fail(err, CAG_E_USAGE, shown, -1,
+                      "a filter that is only recorded, and no cache with "
+                      "its text");
     } else {
         st = take_text(v, shown, &raw, drop_front_matter, hooks, err);
     }
@@ -238,15 +245,16 @@ out:
 }
 
 cag_status source_read(const cag_source_spec *spec, int n_spec,
-                       bool drop_front_matter, const cag_hooks *hooks,
-                       struct source_set *out, cag_error *err)
+                       bool drop_front_matter, const cag_kvc *texts,
+                       const cag_hooks *hooks, struct source_set *out,
+                       cag_error *err)
 {
     struct source_set s = { NULL, 0, 0 };
     size_t total = 0;
     cag_status st = source_expand(spec, n_spec, hooks, &s, err);
 
     for (int i = 0; i < s.n && !st; i++) {
-        st = read_one(&s.v[i], drop_front_matter, hooks, err);
+        st = read_one(&s.v[i], drop_front_matter, texts, hooks, err);
         total += s.v[i].size;
     }
     if (!st && total == 0)

@@ -39,11 +39,22 @@ struct source_set {
 cag_status source_expand(const cag_source_spec *spec, int n_spec,
                          const cag_hooks *hooks, struct source_set *out,
                          cag_error *err);
-/* Expand and read everything.  CAG_E_FORMAT (not UTF-8, all empty),
- * CAG_E_CHANGED (changed while it was read), CAG_E_MISSING, CAG_E_LIMIT. */
+/*
+ * Expand and read everything.  texts (or NULL) has the texts of sources whose
+ * filter is only recorded.  CAG_E_FORMAT (not UTF-8, all empty),
+ * CAG_E_CHANGED (changed while it was read), CAG_E_MISSING, CAG_E_LIMIT,
+ * CAG_E_UNSUPPORTED (its recorded filter would have to be run).
+ */
 cag_status source_read(const cag_source_spec *spec, int n_spec,
-                       bool drop_front_matter, const cag_hooks *hooks,
-                       struct source_set *out, cag_error *err);
+                       bool drop_front_matter, const cag_kvc *texts,
+                       const cag_hooks *hooks, struct source_set *out,
+                       cag_error *err);
+/*
+ * What the filter of v made of the same bytes when k was built: fills v->text
+ * and what belongs to it.  CAG_E_UNSUPPORTED when k does not have it.
+ */
+cag_status source_take_kept(struct source *v, const cag_kvc *k,
+                            cag_error *err);
 /* UTF-8 without NUL bytes, or CAG_E_FORMAT that names what it seems to be and
  * the command that converts it. */
 cag_status source_check_text(const char *text, size_t n, const char *shown,

@@ -216,3 +216,20 @@ J
     fails 66 'model "Org/Other" not found' cag-build -m Org/Other -o x.kvc c.txt
     says "models--Org--Other"
 }
+
+@test "options that would be passed over in silence are refused" {
+    local o
+    for o in "--codec f16" "-c 4096" "--reserve 5" "--system x" "--label x" \
+        "--refusal x" "--title x" "--front-matter drop" "--precision exact" \
+        "--chat-template chatml"; do
+        fails 64 "does not go with --refresh: the cache records it" cag-build --refresh $o f.kvc
+        fails 64 "does not go with --check: nothing is built" cag-build --check $o f.kvc
+        fails 64 "does not go with --recode: nothing is built" cag-build --recode f16 $o -o g.kvc f.kvc
+    done
+    for o in "-m x" -B --checkpoint --keep-mtime "--depfile d"; do
+        fails 64 "does not go with --check: nothing is built" cag-build --check $o f.kvc
+        fails 64 "does not go with --recode: nothing is built" cag-build --recode f16 $o -o g.kvc f.kvc
+    done
+    fails 64 "-o does not go with --refresh" cag-build --refresh -o g.kvc f.kvc
+    fails 64 "refresh one cache at a time" cag-build --refresh --depfile d f.kvc g.kvc
+}

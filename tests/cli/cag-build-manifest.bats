@@ -107,11 +107,51 @@ M
     echo new >page.html
     fails 1 "page.html: changed" cag-build --check f.kvc
     says "since a recorded filter is not run"
-    fails 69 "nothing recorded in a cache is executed" cag-build --refresh f.kvc
+    fails 69 "page.html changed and goes through the filter sed, and nothing recorded in a cache is executed; run cag-build --manifest" cag-build --refresh f.kvc
     # {} is the path; a filter may read it itself
     printf 'model: m.gguf\nsources:\n  - {path: page.html, filter: wc -c {}}\n' | sed 's/wc -c {}/[wc, -c, "{}"]/' >g.yaml
     ok cag-build -q --manifest g.yaml
     cag-inspect --text g.kvc | grep -q "^4 $PWD/page.html"
+}
+
+@test "--refresh takes the text of filtered sources that did not change from the cache" {
+    mkdir f
+    printf 'one <b>page</b>' >f/1.html
+    printf 'last page\n\n\f' >f/2.html
+    cp docs/2.md own.md
+    cat >r.yaml <<'M'
+model: m.gguf
+output: r.kvc
+sources:
+  - path: own.md
+  - path: f/*.html
+    filter: [sh, -c, "echo x >>ran; sed 's/<[^>]*>//g'"]
+M
+    ok cag-build -q --manifest r.yaml
+    [ "$(wc -l <ran)" -eq 2 ]
+    # fresh, then another source edited, then model options: never run again
+    touch -d '+1 hour' f/1.html
+    ok cag-build -q --refresh r.kvc
+    echo more >>own.md
+    fails 1 "own.md: changed" cag-build --check r.kvc
+    says "rebuild: cag-build --refresh r.kvc"
+    ok cag-build -q --refresh r.kvc
+    ok cag-build -q --refresh -B r.kvc
+    [ "$(wc -l <ran)" -eq 2 ]
+    ok cag-build --check r.kvc
+    ok cag-build -q --manifest r.yaml --force -o full.kvc
+    cmp r.kvc full.kvc
+    # one that is gone needs no filter, one that is new does
+    mv f/2.html kept
+    fails 1 "f/2.html: deleted" cag-build --check r.kvc
+    ok cag-build -q --refresh r.kvc
+    mv kept f/2.html
+    fails 1 "f/2.html: new file" cag-build --check r.kvc
+    says "cag-build --manifest with its manifest"
+    cp r.kvc before.kvc
+    fails 69 "2.html is new and goes through the filter sh" cag-build --refresh r.kvc
+    cmp r.kvc before.kvc
+    [ "$(wc -l <ran)" -eq 4 ]
 }
 
 @test "filters that fail: exit, signal, time, output, not there, no text" {

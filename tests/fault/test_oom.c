@@ -22,7 +22,7 @@
 #define MODEL_GGUF "tests/golden/models/llama.F16.gguf"
 #define CHECK_RUNS 120       /* sampled N of a scene in `make check` */
 
-static char kb[64], kb16[64], other[64], out[64], memory[64], yaml[64];
+static char kb[64], kb16[64], kbf[64], other[64], out[64], memory[64], yaml[64];
 
 /* What a scene leaves behind that must not depend on luck. */
 struct result {
@@ -101,18 +101,29 @@ static cag_status scene_plan(struct result *res, cag_error *err)
     return st;
 }
 
-static cag_status scene_fresh(struct result *res, cag_error *err)
+static cag_status refresh(const char *path, struct result *res,
+                          cag_error *err)
 {
     cag_build_opts o;
     cag_build_report r;
     cag_status st;
 
-    build_opts(&o, kb);
-    st = cag_refresh(kb, &o, &r, err);
+    build_opts(&o, path);
+    st = cag_refresh(path, &o, &r, err);
     if (!st)
         add(res, &r.fresh, sizeof r.fresh);
     cag_build_report_release(&r);
     return st;
+}
+
+static cag_status scene_fresh(struct result *res, cag_error *err)
+{
+    return refresh(kb, res, err);
+}
+
+static cag_status scene_fresh_filtered(struct result *res, cag_error *err)
+{
+    return refresh(kbf, res, err);
 }
 
 static cag_status scene_check(struct result *res, cag_error *err)
@@ -452,13 +463,16 @@ static void run_scene(void **state)
 
 static int set_up(void **state)
 {
+    static const char *const cat[] = { "cat", NULL };
     cag_build_opts o;
+    cag_source_spec spec;
 
     (void)state;
     if (fault_set_up())
         return -1;
     in_dir(kb, "kb.kvc");
     in_dir(kb16, "memory/kb16.kvc");
+    in_dir(kbf, "memory/kbf.kvc");
     in_dir(other, "other.kvc");
     in_dir(out, "out.kvc");
     in_dir(memory, "memory");
@@ -473,6 +487,12 @@ static int set_up(void **state)
     set_text(FAULT_TEXT_B);
     o.output = kb;
     build_ok(&o);
+    spec = o.source[0];
+    spec.filter = cat;
+    o.source = &spec;
+    o.n_source = 1;
+    o.output = kbf;
+    build_ok(&o);
     return 0;
 }
 
@@ -484,6 +504,7 @@ int main(void)
         { "rebuild", scene_rebuild, other },
         { "plan", scene_plan, NULL },
         { "fresh", scene_fresh, NULL },
+        { "fresh-filtered", scene_fresh_filtered, NULL },
         { "check", scene_check, NULL },
         { "manifest", scene_manifest, NULL },
         { "ask", scene_ask, NULL },

@@ -75,7 +75,7 @@ static cag_status read_one(const char *path, bool drop, struct source_set *s,
     cag_source_spec spec = { .path = path };
 
     *err = (cag_error)CAG_ERROR_INIT;
-    return source_read(&spec, 1, drop, NULL, s, err);
+    return source_read(&spec, 1, drop, NULL, NULL, s, err);
 }
 
 static void directory(void **state)
@@ -101,12 +101,12 @@ static void names_and_order(void **state)
     struct source_set s;
 
     (void)state;
-    assert_int_equal(source_read(spec, 2, false, NULL, &s, NULL), CAG_OK);
+    assert_int_equal(source_read(spec, 2, false, NULL, NULL, &s, NULL), CAG_OK);
     assert_string_equal(s.v[0].name, "sub/c.md");
     assert_string_equal(s.v[1].name, "a.txt");
     source_release(&s);
     spec[0].title = "The sea";
-    assert_int_equal(source_read(spec, 1, false, NULL, &s, NULL), CAG_OK);
+    assert_int_equal(source_read(spec, 1, false, NULL, NULL, &s, NULL), CAG_OK);
     assert_string_equal(s.v[0].name, "The sea");
     source_release(&s);
 }
@@ -117,11 +117,11 @@ static void globs(void **state)
     struct source_set s;
 
     (void)state;
-    assert_int_equal(source_read(&spec, 1, false, NULL, &s, NULL), CAG_OK);
+    assert_int_equal(source_read(&spec, 1, false, NULL, NULL, &s, NULL), CAG_OK);
     assert_int_equal(s.n, 1);
     source_release(&s);
     spec.path = in_dir("d/*.none");
-    assert_int_equal(source_read(&spec, 1, false, NULL, &s, NULL),
+    assert_int_equal(source_read(&spec, 1, false, NULL, NULL, &s, NULL),
                      CAG_E_MISSING);
 }
 
