@@ -6,7 +6,8 @@
  * of the largest pass) is summed and compared with what is free and with the
  * user's limit before the first allocation; a cache or a session asks again
  * before its own.  Too little is CAG_E_NOMEM with both numbers.  Scratch is
- * one block, carved once, so a pass allocates nothing.
+ * one block, carved once, so a pass allocates nothing; sessions of a batch
+ * hand their blocks on.
  */
 #include "engine/backend_cuda.h"
 
@@ -59,28 +60,68 @@ cag_status cuda_fail(struct cuda *c, const char *what, cag_error *err)
 
 /* ------------------------------------------------------------------ memory */
 
+/* What the device and what the user leaves, spare blocks included. */
+static cag_status limits(struct cuda *c, uint64_t *device, uint64_t *user,
+                         uint64_t *total, cag_error *err)
+{
+    uint64_t free_bytes;
+
+    if (cuk_mem(c->dev, &free_bytes, total) != 0)
+        return cuda_fail(c, "asking for free memory", err);
+    free_bytes += c->spare_bytes;
+    *device = free_bytes > SLACK ? free_bytes - SLACK : 0;
+    *user = c->max_bytes == 0             ? UINT64_MAX
+            : c->max_bytes > c->used_bytes ? c->max_bytes - c->used_bytes
+                                           : 0;
+    return CAG_OK;
+}
+
+cag_status cuda_room(struct cuda *c, uint64_t *bytes, cag_error *err)
+{
+    uint64_t device = 0, user = 0, total;
+    cag_status st = limits(c, &device, &user, &total, err);
+
+    *bytes = device < user ? device : user;
+    return st;
+}
+
 cag_status cuda_check_room(struct cuda *c, uint64_t bytes, const char *what,
                            cag_error *err)
 {
-    uint64_t free_bytes, total, limit;
+    uint64_t device = 0, user = 0, total = 0;
+    cag_status st = limits(c, &device, &user, &total, err);
 
-    if (cuk_mem(c->dev, &free_bytes, &total) != 0)
-        return cuda_fail(c, "asking for free memory", err);
-    limit = free_bytes > SLACK ? free_bytes - SLACK : 0;
-    if (bytes > limit)
+    if (st != CAG_OK)
+        return st;
+    if (bytes > device)
         return cag_fail(err, CAG_E_NOMEM, NULL, -1,
                         "%s needs %llu MiB of the GPU's memory, %llu MiB of "
                         "%llu MiB are free",
-                        what, MIB_UP(bytes), MIB(limit), MIB(total));
-    if (c->max_bytes == 0)
-        return CAG_OK;
-    limit = c->max_bytes > c->used_bytes ? c->max_bytes - c->used_bytes : 0;
-    if (bytes > limit)
+                        what, MIB_UP(bytes), MIB(device), MIB(total));
+    if (bytes > user)
         return cag_fail(err, CAG_E_NOMEM, NULL, -1,
                         "%s needs %llu MiB of the GPU's memory, --max-memory "
                         "leaves %llu MiB of %llu MiB",
-                        what, MIB_UP(bytes), MIB(limit), MIB(c->max_bytes));
+                        what, MIB_UP(bytes), MIB(user), MIB(c->max_bytes));
     return CAG_OK;
+}
+
+static void drop_spare(struct cuda *c)
+{
+    while (c->n_spare > 0)
+        cuk_free(c->dev, c->spare[--c->n_spare].dev);
+    c->spare_bytes = 0;
+}
+
+/* Whether so many bytes can be allocated beside the spare blocks. */
+static bool fits_beside_spare(struct cuda *c, uint64_t bytes)
+{
+    uint64_t free_bytes, total;
+
+    return cuk_mem(c->dev, &free_bytes, &total) == 0 &&
+           free_bytes > SLACK && bytes <= free_bytes - SLACK &&
+           (c->max_bytes == 0 ||
+            c->used_bytes + c->spare_bytes + bytes <= c->max_bytes);
 }
 
 cag_status cuda_alloc(struct cuda *c, void **out, uint64_t bytes,
@@ -91,6 +132,8 @@ cag_status cuda_alloc(struct cuda *c, void **out, uint64_t bytes,
 
     if (st != CAG_OK)
         return st;
+    if (c->n_spare > 0 && !fits_beside_spare(c, bytes))
+        drop_spare(c);
     if (cuk_alloc(c->dev, out, (size_t)bytes, &e) != 0) {
         /* free in pieces; or somebody else was faster */
         if (cuk_error(c->dev)->code != 0)
@@ -101,6 +144,41 @@ cag_status cuda_alloc(struct cuda *c, void **out, uint64_t bytes,
     }
     c->used_bytes += bytes;
     return CAG_OK;
+}
+
+cag_status cuda_take(struct cuda *c, void **out, uint64_t *bytes,
+                     const char *what, cag_error *err)
+{
+    struct cuda_spare *best = NULL;
+
+    for (int i = 0; i < c->n_spare; i++) {
+        struct cuda_spare *s = &c->spare[i];
+
+        if (s->bytes >= *bytes && s->bytes / 2 <= *bytes &&
+            (best == NULL || s->bytes < best->bytes))
+            best = s;
+    }
+    if (best == NULL)
+        return cuda_alloc(c, out, *bytes, what, err);
+    *out = best->dev;
+    *bytes = best->bytes;
+    c->spare_bytes -= best->bytes;
+    c->used_bytes += best->bytes;
+    *best = c->spare[--c->n_spare];
+    return CAG_OK;
+}
+
+void cuda_give(struct cuda *c, void *dev_p, uint64_t bytes)
+{
+    if (dev_p == NULL)
+        return;
+    if (c->n_spare == CUDA_MAX_SPARE) {
+        cuda_free(c, dev_p, bytes);
+        return;
+    }
+    c->spare[c->n_spare++] = (struct cuda_spare){ dev_p, bytes };
+    c->spare_bytes += bytes;
+    c->used_bytes -= bytes;
 }
 
 void cuda_free(struct cuda *c, void *dev_p, uint64_t bytes)
@@ -284,6 +362,7 @@ static void close_device(struct backend *b)
         weights_cuda_settle(c, true);
         cuk_sync(c->dev);
         cuda_drop_graphs(c);
+        drop_spare(c);
         cuda_free(c, c->dev_weights, c->weight_bytes);
         cuda_free(c, c->dev_scratch, c->scratch_bytes);
         cuda_free(c, c->dev_cos,

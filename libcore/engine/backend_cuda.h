@@ -57,6 +57,13 @@ struct cuda_graph {
 };
 #define CUDA_MAX_GRAPH 32
 
+/* A block that a session gave back: the next one's. */
+struct cuda_spare {
+    void    *dev;
+    uint64_t bytes;
+};
+#define CUDA_MAX_SPARE 512
+
 struct cuda {
     struct backend              base;
     struct cuk_dev             *dev;
@@ -74,7 +81,10 @@ struct cuda {
     char                        kernels[64], numerics[64];
 
     uint64_t             max_bytes;          /* 0: what is free */
-    uint64_t             used_bytes;         /* allocated by cuda_alloc */
+    uint64_t             used_bytes;         /* by cuda_alloc and cuda_take */
+    struct cuda_spare    spare[CUDA_MAX_SPARE];      /* newest last */
+    int                  n_spare;
+    uint64_t             spare_bytes;
 
     void                *dev_weights;
     uint64_t             weight_bytes;
@@ -157,6 +167,18 @@ cag_status cuda_fail(struct cuda *c, const char *what, cag_error *err);
 cag_status cuda_alloc(struct cuda *c, void **out, uint64_t bytes,
                       const char *what, cag_error *err);
 void       cuda_free(struct cuda *c, void *dev_p, uint64_t bytes);
+/*
+ * The same for what comes and goes with each question: a block that was given
+ * back serves again, if it is not much too large, without a word to the
+ * driver, whose cudaMalloc and cudaFree wait for all that runs.  *bytes
+ * becomes the block's.  Only the run stream may use such blocks, so what is
+ * queued there for the old owner comes before what the new one queues.
+ */
+cag_status cuda_take(struct cuda *c, void **out, uint64_t *bytes,
+                     const char *what, cag_error *err);
+void       cuda_give(struct cuda *c, void *dev_p, uint64_t bytes);
+/* Bytes that could be allocated now, spare blocks included. */
+cag_status cuda_room(struct cuda *c, uint64_t *bytes, cag_error *err);
 /* CAG_E_NOMEM unless so many bytes could be allocated now. */
 cag_status cuda_check_room(struct cuda *c, uint64_t bytes, const char *what,
                            cag_error *err);

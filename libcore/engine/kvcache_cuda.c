@@ -268,11 +268,11 @@ cag_status cuda_kv_new(struct backend *b, struct backend_prefix *base,
     st = own_bytes(c, p, max_tok, &kv->n_tile, &bytes, err);
     if (st == CAG_OK)
         st = cuda_positions(c, max_tok, err);
+    kv->bytes = bytes;
     if (st == CAG_OK && bytes > 0)
-        st = cuda_alloc(c, &dev, bytes, "a session", err);
+        st = cuda_take(c, &dev, &kv->bytes, "a session", err);
     if (st == CAG_OK && bytes > 0) {
         kv->dev = dev;
-        kv->bytes = bytes;
         if (cuk_memset(c->run, kv->dev, 0, bytes) != 0)
             st = cuda_fail(c, "making a session", err);
     }
@@ -290,10 +290,8 @@ void cuda_kv_free(struct backend_kv *base)
 
     if (kv == NULL)
         return;
-    struct cuda *c = cuda_of(base->backend);
-    /* a pass that failed half-way may still be under way */
-    cuk_stream_sync(c->run);
-    cuda_free(c, kv->dev, kv->bytes);
+    /* a pass that failed half-way may still be under way: on the run stream */
+    cuda_give(cuda_of(base->backend), kv->dev, kv->bytes);
     mem_free(kv);
 }
 
@@ -301,15 +299,15 @@ int cuda_kv_room(struct backend *b, struct backend_prefix *p, int max_tok)
 {
     struct cuda *c = cuda_of(b);
     size_t bytes;
-    int n_tile, n = 0;
+    uint64_t room;
+    int n_tile;
 
     if (own_bytes(c, (struct cuda_prefix *)p, max_tok, &n_tile, &bytes,
-                  NULL) != CAG_OK)
+                  NULL) != CAG_OK ||
+        cuda_room(c, &room, NULL) != CAG_OK)
         return 0;
-    while (n < CUDA_STEP_ROWS &&
-           cuda_check_room(c, (uint64_t)(n + 1) * bytes, "", NULL) == CAG_OK)
-        n++;
-    return n;
+    return bytes == 0 || room / bytes > CUDA_STEP_ROWS ? CUDA_STEP_ROWS
+                                                       : (int)(room / bytes);
 }
 
 void cuda_kv_describe(const struct cuda_kv *kv, struct cuk_kv *out)

@@ -10,6 +10,10 @@
  *
  * While rows are running the input is read only as far as it is there: a
  * coprocess that waits for each answer is served like a file.
+ *
+ * An error that ends the batch (a GPU that is lost) does not take back what was
+ * answered: rows that waited behind a running one leave then, if they are JSON
+ * and so say which they are.
  */
 #include <string.h>
 
@@ -46,6 +50,7 @@ struct batch {
     int                   n_slot, head, n_used, n_running, parallel;
     int64_t               line;
     bool                  jsonl_in, jsonl_out, know_format, end, stop;
+    bool                  torn;     /* the output itself failed             */
     struct known          known;
     cag_step             *step;     /* [n_slot] scratch of a step           */
     struct turn         **new_turn;
@@ -332,6 +337,7 @@ static cag_status emit(struct batch *b, struct slot *s, cag_error *err)
              s->row.error.msg);
     if (s->out.size)
         st = b->out(b->ctx, s->out.data, s->out.size, failed, err);
+    b->torn = st != CAG_OK;
     if (failed && b->o->fail_fast)
         b->stop = true;
     row_release(&s->row);
@@ -359,6 +365,16 @@ static cag_status drain(struct batch *b, cag_error *err)
         b->n_used--;
     }
     return st;
+}
+
+/* After an error: rows that are done, whoever is before them. */
+static void give_rest(struct batch *b)
+{
+    cag_error why = CAG_ERROR_INIT;       /* the first error is the one told */
+
+    for (int i = 0; b->jsonl_out && i < b->n_used && !b->torn; i++)
+        if (slot_at(b, i)->state == SLOT_DONE)
+            emit(b, slot_at(b, i), &why);
 }
 
 /* As many rows at once as a GPU has memory for, at the size of a long
@@ -418,6 +434,8 @@ cag_status cag_kb_batch(cag_kb *kb, const cag_batch_opts *o, cag_line_fn in,
                                 (uint64_t)(r->n_ok + r->n_failed), 0))
             st = cag_fail(err, CAG_E_CANCELLED, NULL, -1, "cancelled");
     }
+    if (st && b.slot)
+        give_rest(&b);
     for (int i = 0; b.slot && i < b.n_slot; i++) {
         if (b.slot[i].state == SLOT_RUNNING)
             turn_release(&b.slot[i].turn);

@@ -54,3 +54,6 @@ says() {
 steady() {
     sed -e 's/,"seconds":[0-9.e-]*//' "$@"
 }
+
+# `! cmd` alone never fails a test
+not() { ! "$@"; }

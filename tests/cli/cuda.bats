@@ -74,6 +74,53 @@ counted() {
     cmp once.txt "$out"
 }
 
+@test "a batch of any length allocates what its parallel rows take" {
+    local i
+    for i in 12 60; do
+        seq -f 'Who is number %g?' $i >many.txt
+        counted cag-ask -n 2 -j 6 --batch many.txt llama.kvc
+        [ "$(wc -l <"$out")" = $i ]
+        count allocs >allocs.$i
+        [ "$(count allocs)" = "$(count frees)" ]
+    done
+    cmp allocs.12 allocs.60
+}
+
+@test "a GPU lost in a batch: what is answered is kept, --resume goes on" {
+    local i
+    echo '{"id":1,"question":"A long one?","max_tokens":40}' >lost.jsonl
+    for i in 2 3 4 5 6; do
+        echo "{\"id\":$i,\"question\":\"Number $i?\",\"max_tokens\":2}"
+    done >>lost.jsonl
+    expect 0 cag-ask --batch lost.jsonl -o whole.jsonl -j 2 llama.kvc
+    rm -f lost.out*
+    CAG_SHIM=fail=cudaGraphLaunch:14:700 \
+        expect 69 cag-ask --batch lost.jsonl -o lost.out -j 2 llama.kvc
+    says "cudaGraphLaunch gave cudaErrorIllegalAddress (700)" \
+        "the device is lost to this process"
+    [ ! -e lost.out ]
+    # row 1 was running; those that were answered behind it are there
+    [ "$(wc -l <lost.out.part)" -ge 3 ]
+    not grep '"id":1,' lost.out.part
+    cp lost.out.part part
+    steady whole.jsonl >whole
+    steady part | while IFS= read -r row; do
+        grep -qxF -- "$row" whole || { echo "not a row of the whole: $row"; exit 1; }
+    done
+    expect 0 cag-ask --batch lost.jsonl -o lost.out -j 2 --resume -u llama.kvc
+    says "$(wc -l <part) from an earlier run"
+    steady lost.out | cmp - whole
+    [ ! -e lost.out.part ]
+    # rows on stdout, too
+    CAG_SHIM=fail=cudaGraphLaunch:14:700 \
+        expect 69 cag-ask --batch lost.jsonl -j 2 llama.kvc
+    cmp <(steady "$out") <(steady part)
+    # lines of text have nothing but their order
+    CAG_SHIM=fail=cudaGraphLaunch:14:700 expect 69 cag-ask --batch lost.jsonl \
+        -j 2 --output-format text llama.kvc
+    [ ! -s "$out" ]
+}
+
 @test "-u names the device, why, and its memory" {
     counted cag-ask -n 3 -u llama.kvc "Who leads?"
     says "cuda, sm_89; cuda:0 host shim 0, compute capability 8.9" \

@@ -14,7 +14,7 @@
 
 #include "tests/model/mtest.h"
 
-#include "engine/backend_plugin.h"
+#include "engine/backend_cuda.h"
 #include "engine/engine.h"
 #include "tests/cuda/shim_control.h"
 
@@ -440,25 +440,119 @@ static void written(void **state)
     check_median();
 }
 
+/* --------------------------------------------------------------- overflow */
+
+/*
+ * Layer 1's norm made so large that its keys and values leave f16.  What the
+ * failed passes left behind lies in tiles that are used again, where a weight
+ * of 0 times an infinity would show.
+ */
+static void overflow(void **state)
+{
+    enum { N = 30, KEEP = 20, MORE = 90 };
+    const float *y;
+
+    (void)state;
+    set_up("models/qwen3");
+    struct cuda *c = cuda_of(t.gpu->backend);
+    int d = t.m->config.d_model;
+    float *want = mem_alloc_array(2, (size_t)t.n_vocab * sizeof *want);
+    float *was = mem_alloc_array((size_t)d, sizeof *was);
+    cag_session *s = mt_session(t.gpu, NULL, 200);
+
+    assert_true(want != NULL && was != NULL);
+    OK(cag_session_prefill(s, t.ids, N, &y, err));
+    memcpy(want, y, (size_t)t.n_vocab * sizeof *y);
+    OK(cag_session_step(&s, t.ids + N, 1, &y, err));
+    memcpy(want + t.n_vocab, y, (size_t)t.n_vocab * sizeof *y);
+    /* the shim's device memory is the host's */
+    float *norm = (float *)(uintptr_t)c->layer[1].attn_norm;
+    memcpy(was, norm, (size_t)d * sizeof *was);
+    for (int round = 0; round < 2; round++) {
+        OK(cag_session_truncate(s, KEEP, err));
+        for (int i = 0; i < d; i++)
+            norm[i] = 1e9f;
+        cag_error e = CAG_ERROR_INIT;
+        assert_int_equal(cag_session_prefill(s, t.ids + KEEP, MORE, NULL, &e),
+                         CAG_E_UNSUPPORTED);
+        assert_non_null(strstr(e.msg, "layer 1, token 20: a key or value "
+                                      "does not fit f16"));
+        if (round > 0)
+            assert_int_equal(cag_session_step(&s, t.ids, 1, &y, &e),
+                             CAG_E_UNSUPPORTED);
+        assert_int_equal(cag_session_n_tok(s), KEEP);
+        memcpy(norm, was, (size_t)d * sizeof *was);
+        OK(cag_session_prefill(s, t.ids + KEEP, N - KEEP, &y, err));
+        see(want, y, t.n_vocab, "overflow");
+        OK(cag_session_step(&s, t.ids + N, 1, &y, err));
+        see(want + t.n_vocab, y, t.n_vocab, "overflow");
+    }
+    cag_session_free(s);
+    mem_free(want);
+    mem_free(was);
+    tear_down();
+    check_median();
+}
+
 /* ------------------------------------------------------------------ limits */
 
+/* A thousand questions on one prefix, a few alive at a time, of five sizes:
+ * once each size was seen, nothing is allocated any more. */
 static void a_thousand_questions(void **state)
 {
+    enum { N = 70, ALIVE = 4 };
+    cag_session *s[ALIVE] = { NULL };
+    struct shim_count settled = { 0 };
+    cag_prefix *p = NULL;
     const float *x;
+    int live = 0;
 
     (void)state;
     set_up("models/llama.Q4_0.gguf");
-    cag_session_free(prefilled(t.gpu, NULL, 0, 3, &x));
-    int live = shim_live();
-    uint64_t bytes = cag_engine_device_bytes(t.gpu);
+    cag_session *source = prefilled(t.cpu, NULL, 0, N, &x);
+    cag_kvc *k = write_cache(source, t.m, N, "f16", t.path);
+    OK(cag_prefix_new(t.gpu, k, &p, err));
+    OK(cag_prefix_load(p, err));
+    uint64_t bytes = 0;
     for (int i = 0; i < 1000; i++) {
-        cag_session *s = mt_session(t.gpu, NULL, 1 + i % 300);
+        cag_session **q = &s[i % ALIVE];
+        cag_session_free(*q);
+        *q = mt_session(t.gpu, p, N + 1 + i * 37 % 300);
         if (i % 100 == 0)
-            OK(cag_session_prefill(s, t.ids, 1, &x, err));
-        cag_session_free(s);
-        assert_int_equal(shim_live(), live);
+            OK(cag_session_prefill(*q, t.ids, 1, &x, err));
+        if (i == 299) {
+            settled = shim_counts();
+            live = shim_live();
+            bytes = cag_engine_device_bytes(t.gpu);
+        } else if (i > 299) {
+            assert_int_equal(shim_counts().allocs, settled.allocs);
+            assert_int_equal(shim_counts().frees, settled.frees);
+            assert_int_equal(shim_live(), live);
+        }
     }
-    assert_int_equal(cag_engine_device_bytes(t.gpu), bytes);
+    assert_in_range(cag_engine_device_bytes(t.gpu), bytes / 2, 2 * bytes);
+    for (int i = 0; i < ALIVE; i++)
+        cag_session_free(s[i]);
+    /* spare blocks make room for what does not fit beside them */
+    assert_int_equal(shim_counts().frees, settled.frees);
+    assert_int_equal(cag_engine_room(t.gpu, NULL, 300), 256);
+    shim_peak();
+    shim_memory(shim_peak() + ((uint64_t)66 << 20));
+    int n = cag_engine_room(t.gpu, NULL, 300);
+    assert_in_range(n, 4, 255);
+    cag_session **all = mem_alloc_array((size_t)n, sizeof *all);
+    assert_non_null(all);
+    for (int i = 0; i < n; i++)
+        all[i] = mt_session(t.gpu, NULL, 300);
+    assert_true(shim_counts().frees > settled.frees);
+    assert_int_equal(cag_engine_room(t.gpu, NULL, 300), 0);
+    shim_memory((uint64_t)1 << 30);
+    for (int i = 0; i < n; i++)
+        cag_session_free(all[i]);
+    mem_free(all);
+    cag_prefix_free(p);
+    cag_kvc_close(k);
+    cag_session_free(source);
     tear_down();
 }
 
@@ -586,7 +680,7 @@ int main(void)
         cmocka_unit_test(models),     cmocka_unit_test(exact),
         cmocka_unit_test(arrival),
         cmocka_unit_test(cached),     cmocka_unit_test(batch),
-        cmocka_unit_test(greedy),
+        cmocka_unit_test(greedy),     cmocka_unit_test(overflow),
         cmocka_unit_test(written),    cmocka_unit_test(a_thousand_questions),
         cmocka_unit_test(memory),     cmocka_unit_test(failures),
     };
