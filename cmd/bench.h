@@ -23,7 +23,7 @@ struct bench_ask {
     const char *ask;           /* path of cag-ask                           */
     const char *device;
     int         n_thread, n_gen;
-    bool        exact;
+    const char *precision;
 };
 /* The cag-ask that lies beside this program (heap, free()), or NULL. */
 char *bench_find_ask(void);

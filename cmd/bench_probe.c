@@ -10,7 +10,9 @@
 #include "cmd/ui.h"
 
 static const char *const kv_names[] = { "f16", "f32", NULL };
-static const char *const precision_names[] = { "default", "exact", NULL };
+/* in the order of cag_precision */
+static const char *const precision_names[] = { "default", "exact", "fast",
+                                               NULL };
 
 static struct {
     const char *model, *ids, *device;
@@ -33,7 +35,8 @@ static const opt_spec probe_specs[] = {
     OPT_MORE,
     OPT_CHOICE(0, "kv", &o.kv, kv_names, NULL, "how K and V are kept"),
     OPT_CHOICE(0, "precision", &o.precision, precision_names, NULL,
-               "exact: f32 activations everywhere"),
+               "exact: f32 activations everywhere; fast: fewer bits for "
+               "prompts"),
     OPT_INT(0, "chunk", &o.chunk, 1, 65536, "C", NULL,
             "prompt tokens a pass (default 512)"),
     OPT_STR(0, "device", &o.device, "auto|cpu|cuda[:N]", "CAG_DEVICE",
@@ -127,8 +130,7 @@ int bench_probe(int argc, char **argv)
     cag_engine_opts eo = {
         .device = o.device, .plugin = places_plugin(),
         .n_thread = o.n_thread, .chunk = o.chunk,
-        .precision = o.precision == 1 ? CAG_PRECISION_EXACT
-                                      : CAG_PRECISION_DEFAULT,
+        .precision = (cag_precision)o.precision,
         .kv_f32 = o.kv == 1
     };
     st = cag_probe_read(o.ids, &lists, &err);

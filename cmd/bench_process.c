@@ -182,10 +182,8 @@ cag_status bench_ask_process(void *ctx, const char *kvc, const char *model,
         v[n++] = "--device";
         v[n++] = a->device;
     }
-    if (a->exact) {
-        v[n++] = "--precision";
-        v[n++] = "exact";
-    }
+    v[n++] = "--precision";
+    v[n++] = a->precision;
     if (no_cache)
         v[n++] = "--no-cache";
     v[n++] = "--";

@@ -12,7 +12,8 @@
 #include "cmd/ui.h"
 
 static const char *const codecs[] = { "f16z", "f16", "f32", NULL };
-static const char *const precisions[] = { "default", "exact", NULL };
+/* in the order of cag_precision */
+static const char *const precisions[] = { "default", "exact", "fast", NULL };
 static const char *const verifies[] = { "header", "full", NULL };
 static const char *const fronts[] = { "keep", "drop", NULL };
 
@@ -64,7 +65,7 @@ const opt_spec build_specs[] = {
     OPT_STR(0, "template-date", &cli.template_date, "YYYY-MM-DD", NULL,
             "the date a template may print"),
     OPT_CHOICE(0, "precision", &cli.precision, precisions, NULL,
-               "exact: f32 throughout"),
+               "exact: f32 throughout; fast: fewer bits for prompts"),
     OPT_INT('b', "batch-size", &cli.chunk, 1, 65536, "N", NULL,
             "prompt tokens per pass"),
     OPT_STR(0, "device", &cli.device, "auto|cpu|cuda[:N]", "CAG_DEVICE",
@@ -242,8 +243,7 @@ int build_fill(cag_build_opts *b)
     b->engine.plugin = places_plugin();
     b->engine.n_thread = cli.n_thread;
     b->engine.chunk = cli.chunk;
-    b->engine.precision = cli.precision == 1 ? CAG_PRECISION_EXACT
-                                           : CAG_PRECISION_DEFAULT;
+    b->engine.precision = (cag_precision)cli.precision;
     b->force = cli.force;
     b->keep_mtime = cli.keep_mtime;
     b->checkpoint = cli.checkpoint;

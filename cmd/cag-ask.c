@@ -13,7 +13,9 @@
 static const char *const stales[] = { "error", "warn", "ignore", NULL };
 static const char *const verifies[] = { "header", "full", NULL };
 static const char *const formats[] = { "auto", "text", "jsonl", NULL };
-static const char *const precisions[] = { "default", "exact", NULL };
+/* in the order of cag_precision */
+static const char *const precisions[] = { "default", "exact", "fast", "auto",
+                                          NULL };
 
 static struct {
     const char     *model, *file, *batch, *output, *device, *log;
@@ -24,7 +26,8 @@ static struct {
     double          temperature, top_p, min_p;
     bool            interactive, chat, resume, unordered, fail_fast, dry_run,
         think, no_cache, no_lookup, usage, no_stream, json, extract;
-} o = { .n_predict = 120, .top_p = 1.0 };
+} o = { .n_predict = 120, .top_p = 1.0,
+        .precision = CAG_PRECISION_AUTO };
 
 static const opt_spec specs[] = {
     OPT_STR('m', "model", &o.model, "M", NULL,
@@ -79,7 +82,7 @@ static const opt_spec specs[] = {
     OPT_I64('c', "ctx-size", &o.n_ctx, 1, 1 << 24, "N", NULL,
             "a smaller context than the cache's"),
     OPT_CHOICE(0, "precision", &o.precision, precisions, NULL,
-               "exact: f32 throughout"),
+               "auto: as the cache was built"),
     OPT_INT('t', "threads", &o.n_thread, 1, 512, "N", "CAG_THREADS",
             "CPU threads"),
     OPT_STR(0, "device", &o.device, "auto|cpu|cuda[:N]", "CAG_DEVICE",
@@ -114,8 +117,7 @@ static void fill(struct ask_opts *a)
     a->kb.engine.device = o.device;
     a->kb.engine.plugin = places_plugin();
     a->kb.engine.n_thread = o.n_thread;
-    a->kb.engine.precision = o.precision == 1 ? CAG_PRECISION_EXACT
-                                              : CAG_PRECISION_DEFAULT;
+    a->kb.engine.precision = (cag_precision)o.precision;
     a->kb.places = *places_get();
     a->kb.hooks = places_hooks();
     a->params.max_tok = o.n_predict;

@@ -26,7 +26,9 @@
 
 enum { MAX_LIST = 32, MAX_QUESTION = 4096 };
 
-static const char *const precision_names[] = { "default", "exact", NULL };
+/* in the order of cag_precision */
+static const char *const precision_names[] = { "default", "exact", "fast",
+                                               "auto", NULL };
 
 static struct {
     const char *model, *questions, *context, *batch, *device, *tmp_dir;
@@ -34,7 +36,7 @@ static struct {
     int         repeat, warmup, n_gen, n_thread, format, precision;
     double      threshold;
 } o = { .batch = "4,16", .repeat = 5, .warmup = 1, .n_gen = 32,
-        .threshold = 10 };
+        .threshold = 10, .precision = CAG_PRECISION_AUTO };
 
 #define OUTPUT_SPECS                                                          \
     OPT_CHOICE('o', "output", &o.format, bench_formats, NULL,                 \
@@ -65,7 +67,7 @@ static const opt_spec run_specs[] = {
     OPT_INT('n', "max-tokens", &o.n_gen, 1, 100000, "N", NULL,
             "generated tokens (default 32)"),
     OPT_CHOICE(0, "precision", &o.precision, precision_names, NULL,
-               "exact: f32 throughout"),
+               "auto: as the cache was built"),
     OPT_INT('t', "threads", &o.n_thread, 1, 512, "N", "CAG_THREADS",
             "CPU threads"),
     OPT_STR(0, "device", &o.device, "DEV", "CAG_DEVICE",
@@ -275,7 +277,7 @@ static int measure(unsigned what, const char *kvc)
     static int64_t context[MAX_LIST], batch[MAX_LIST];
     static int batch_n[MAX_LIST];
     struct bench_ask ask = { NULL, o.device, o.n_thread, o.n_gen,
-                             o.precision == 1 };
+                             precision_names[o.precision] };
     cag_bench_report r = CAG_BENCH_REPORT_INIT;
     cag_error err = CAG_ERROR_INIT;
     const char *text = NULL;
@@ -303,8 +305,7 @@ static int measure(unsigned what, const char *kvc)
     b.engine.device = o.device;
     b.engine.plugin = places_plugin();
     b.engine.n_thread = o.n_thread;
-    b.engine.precision = o.precision == 1 ? CAG_PRECISION_EXACT
-                                          : CAG_PRECISION_DEFAULT;
+    b.engine.precision = (cag_precision)o.precision;
     b.places = *places_get();
     b.hooks = places_hooks();
     if (what & CAG_BENCH_TTFT) {

@@ -290,6 +290,50 @@ const struct kernels *kernels_get(const char **why);
 /* Set i of all sets, NULL past the end; usable: this CPU runs it. */
 const struct kernels *kernels_at(int i, bool *usable);
 
+/* ------------------------------------------------- products, less precise */
+
+/*
+ * What --precision fast puts in place of gemm, for the weight types it
+ * takes; everything else stays the set's.  The interface is gemm's.  Like a
+ * set's, a result depends on nothing but its own token and weight row, and
+ * families of equal numerics give equal bits; which of them there is depends
+ * on the CPU, so their numerics id, which includes the set's, says which was
+ * used.
+ *
+ * bf16(x): to nearest even; a denormal becomes a zero of its sign.
+ * fmaz, addz: fma and addition to nearest even, where a denormal operand is
+ * a zero of its sign, and so is a result below 2^-126, judged after rounding
+ * to 24 bits.  (AVX512-BF16 and AMX-BF16 compute so, whatever MXCSR says.)
+ *
+ * bf16-tiles, any type: w and x to bf16, filled up with zeros to a multiple
+ * of 32; for each 32 of them, ascending:
+ *   e = chain of fmaz(x[i], w[i], e) over even i from 0, o the same over odd,
+ *   y = addz(y, addz(e, o)), from 0
+ * ref: |diff| <= 2^-8 * sum |x * w| + 1e-6 * sqrt(d_in) * sum |x * w|
+ */
+struct kernels_fast {
+    const char *name;              /* "amx"; "..., scalar" for the tests  */
+    const char *numerics;
+    bool (*takes)(int type);
+    int    gemm_mr;
+    size_t (*gemm_pack_size)(int n_tok, int d_in);
+    void   (*gemm_pack)(float *xp, const float *x, size_t ldx, int n_tok,
+                        int d_in, int t0, int t1);
+    void   (*gemm)(float *y, size_t ldy, const float *xp, int n_tok,
+                   const struct kmat *w, int row0, int row1, float *scratch);
+};
+
+/*
+ * The fastest family for this CPU beside the given set (one that CAG_KERNELS
+ * narrowed narrows this, too), of those that take one of the n types; NULL:
+ * none is faster than the set's own gemm.  The first call may ask the system
+ * for the use of registers that it does not give unasked.
+ */
+const struct kernels_fast *kernels_fast_get(const struct kernels *set,
+                                            const int *type, int n);
+/* Family i of all, NULL past the end; usable: this CPU and system run it. */
+const struct kernels_fast *kernels_fast_at(int i, bool *usable);
+
 /*
  * cos and sin of pos * inv_freq[i] (the product rounded to f32, as
  * transformers computes it), times mscale, for i < half.  Own code, no libm:

@@ -28,8 +28,15 @@ typedef struct cag_session cag_session;
 typedef enum cag_precision {
     CAG_PRECISION_DEFAULT, /* f32 for prompts; i16 activations on quantized
                               weights for generated tokens and logits       */
-    CAG_PRECISION_EXACT    /* f32 in both                                   */
+    CAG_PRECISION_EXACT,   /* f32 in both                                   */
+    CAG_PRECISION_FAST,    /* bf16 or 4 x 8 bits for prompts, where this CPU
+                              is faster so; else as default                 */
+    CAG_PRECISION_AUTO     /* cag_kb: as the cache was built; else default  */
 } cag_precision;
+
+/* "default", "exact", "fast", "auto"; and back, an unknown name: default */
+CAG_API const char   *cag_precision_name(cag_precision p);
+CAG_API cag_precision cag_precision_of(const char *name);
 
 typedef struct cag_engine_opts {
     const char   *device;      /* "auto", "cpu", "cuda[:N]"; NULL = auto    */
@@ -49,7 +56,12 @@ CAG_API cag_status cag_engine_new(const cag_model *m,
 CAG_API void       cag_engine_free(cag_engine *e);
 CAG_API int         cag_engine_n_thread(const cag_engine *e);
 CAG_API const char *cag_engine_kernels(const cag_engine *e);  /* "avx2"     */
+/* The order of operations of prompts, and what else computes: equal names,
+ * equal bits.  Which one --precision fast gets depends on the CPU. */
 CAG_API const char *cag_engine_numerics(const cag_engine *e);
+/* What computes the products of prompts: "amx", or "f32" where nothing that
+ * is less precise was asked for, or nothing is faster here. */
+CAG_API const char *cag_engine_products(const cag_engine *e);
 CAG_API const char *cag_engine_device(const cag_engine *e);   /* "cpu"      */
 /* The device in words and why it was chosen, one line; *warn (may be NULL):
  * a GPU is there and could not be used, which the user should hear. */

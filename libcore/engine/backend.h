@@ -26,6 +26,7 @@ struct backend {
     const struct backend_ops *ops;
     int  max_row;            /* rows of one forward pass at most */
     int  chunk;              /* rows of a prompt pass; at most max_row */
+    const char *products;    /* what computes a prompt's, static: "f32" */
     bool warn;               /* the user should see note: a GPU is there, but
                                 not used */
     char note[384];          /* the device, and why this one; one line */

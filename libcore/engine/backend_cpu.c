@@ -57,6 +57,21 @@ static size_t packed_bytes(const struct cpu *c)
     return most;
 }
 
+/* Floats of the inputs of any product that the other gemm computes. */
+static size_t packed_fast_floats(const struct cpu *c)
+{
+    const struct model_config *cfg = c->cfg;
+    int width[3] = { cfg->d_model, c->d_q, cfg->d_ff };
+    size_t most = 0;
+
+    for (int i = 0; c->fast != NULL && i < 3; i++) {
+        size_t n = c->fast->gemm_pack_size(c->base.max_row, width[i]);
+        if (n > most)
+            most = n;
+    }
+    return most;
+}
+
 static void carve_all(struct cpu *c, struct carve *cv)
 {
     const struct model_config *cfg = c->cfg;
@@ -75,6 +90,7 @@ static void carve_all(struct cpu *c, struct carve *cv)
     c->sin = carve(cv, n, d / 2, sizeof(float));
     c->last = carve(cv, n, (size_t)c->group, sizeof(int32_t));
     c->packed = carve(cv, packed_bytes(c), 1, 1);
+    c->packed_fast = carve(cv, packed_fast_floats(c), 1, sizeof(float));
     c->thread = carve(cv, (size_t)n_thread, sizeof *c->thread, 1);
     for (int i = 0; i < n_thread; i++) {
         struct cpu_thread t;
@@ -148,7 +164,9 @@ static const char *cpu_kernels(const struct backend *b)
 
 static const char *cpu_numerics(const struct backend *b)
 {
-    return ((const struct cpu *)b)->k->numerics;
+    const struct cpu *c = (const struct cpu *)b;
+
+    return c->fast != NULL ? c->fast->numerics : c->k->numerics;
 }
 
 static uint64_t cpu_device_bytes(const struct backend *b)
@@ -270,6 +288,27 @@ static cag_status check_model(const cag_model *m, cag_error *err)
     return CAG_OK;
 }
 
+/* The family for --precision fast: one that takes a weight of this model. */
+static const struct kernels_fast *choose_fast(const struct cpu *c)
+{
+    int type[7], n_type = 0;
+
+    for (int l = 0; l < c->cfg->n_layer; l++) {
+        const struct model_layer *w = &c->w->layer[l];
+        const struct wmat *m[7] = { &w->wq, &w->wk, &w->wv, &w->wo,
+                                    &w->w_gate, &w->w_up, &w->w_down };
+
+        for (int i = 0; i < 7; i++) {
+            int j = 0;
+            while (j < n_type && type[j] != m[i]->type)
+                j++;
+            if (j == n_type && n_type < 7)
+                type[n_type++] = m[i]->type;
+        }
+    }
+    return kernels_fast_get(c->k, type, n_type);
+}
+
 cag_status cpu_new(const cag_model *m, const struct backend_opts *opts,
                    struct backend **out, cag_error *err)
 {
@@ -297,6 +336,9 @@ cag_status cpu_new(const cag_model *m, const struct backend_opts *opts,
     c->pool = opts->pool;
     c->exact = opts->precision == CAG_PRECISION_EXACT;
     c->kv_type = opts->kv_f32 ? KV_F32 : KV_F16;
+    if (opts->precision == CAG_PRECISION_FAST)
+        c->fast = choose_fast(c);
+    c->base.products = c->fast != NULL ? c->fast->name : "f32";
     c->group = cfg->n_head / cfg->n_kv_head;
     c->d_q = cfg->n_head * cfg->d_head;
     c->d_kv = cfg->n_kv_head * cfg->d_head;

@@ -28,6 +28,7 @@ struct cpu_thread {
 struct cpu {
     struct backend             base;
     const struct kernels      *k;
+    const struct kernels_fast *fast;     /* products of prompts; or NULL */
     const struct model_config *cfg;
     const struct model_weights *w;
     struct pool               *pool;     /* borrowed */
@@ -49,8 +50,9 @@ struct cpu {
     float *cos, *sin;      /* [max_row, d_head / 2] */
     int32_t *last;         /* [max_row, group] position of each query row */
     /* Inputs in the form the products want: packed for gemm, or per row for
-     * the row kernels.  The two are never alive at once. */
-    float *packed;
+     * the row kernels.  The two are never alive at once.  packed_fast, for
+     * the other gemm, may be alive beside either. */
+    float *packed, *packed_fast;
     struct cpu_thread *thread;           /* [threads] */
 
     /* A step's attention: its items, and one state per (KV head, span, row).

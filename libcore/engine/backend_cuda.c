@@ -475,6 +475,7 @@ static void fill_in(struct cuda *c, const cag_model *m,
     c->tile_bytes = (size_t)KV_TILE * (size_t)cfg->d_head * 2;
     c->q_scale = (float)(1.4426950408889634 / sqrt((double)cfg->d_head));
     operand = c->operand == KT_F32 ? "f32" : "bf16";
+    c->base.products = operand;
     snprintf(c->numerics, sizeof c->numerics, "cuda-%s.1", operand);
 }
 

@@ -4,6 +4,8 @@
  */
 #include "engine/engine.h"
 
+#include <string.h>
+
 #include "kvc/kvc_read.h"
 #include "util/error.h"
 #include "util/mem.h"
@@ -73,6 +75,27 @@ const char *cag_engine_kernels(const cag_engine *e)
 const char *cag_engine_numerics(const cag_engine *e)
 {
     return e->backend->ops->numerics(e->backend);
+}
+
+const char *cag_engine_products(const cag_engine *e)
+{
+    return e->backend->products;
+}
+
+static const char *const precision_names[] = { "default", "exact", "fast",
+                                               "auto" };
+
+const char *cag_precision_name(cag_precision p)
+{
+    return precision_names[p];
+}
+
+cag_precision cag_precision_of(const char *name)
+{
+    for (int i = CAG_PRECISION_EXACT; i <= CAG_PRECISION_AUTO; i++)
+        if (strcmp(name, precision_names[i]) == 0)
+            return (cag_precision)i;
+    return CAG_PRECISION_DEFAULT;
 }
 
 const char *cag_engine_device(const cag_engine *e)

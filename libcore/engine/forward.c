@@ -131,6 +131,11 @@ static void product_place(struct product *pr)
     }
 }
 
+static bool is_fast(const struct cpu *c, const struct out_mat *m)
+{
+    return c->fast != NULL && c->fast->takes(m->w.type);
+}
+
 /* Bring active rows [t0, t1) (counted from r0) into the products' form. */
 static void product_encode(const struct product *pr, int t0, int t1)
 {
@@ -138,8 +143,15 @@ static void product_encode(const struct product *pr, int t0, int t1)
     const float *x = pr->x + (size_t)pr->p->r0 * pr->ld;
 
     if (!pr->rows) {
-        c->k->gemm_pack(c->packed, x, pr->ld, pr->p->n_row - pr->p->r0,
-                        pr->d_in, t0, t1);
+        bool fast = false, plain = false;
+        int n = pr->p->n_row - pr->p->r0;
+        for (int i = 0; i < pr->n_mat; i++)
+            *(is_fast(c, &pr->mat[i]) ? &fast : &plain) = true;
+        if (fast)
+            c->fast->gemm_pack(c->packed_fast, x, pr->ld, n, pr->d_in, t0,
+                               t1);
+        if (plain)
+            c->k->gemm_pack(c->packed, x, pr->ld, n, pr->d_in, t0, t1);
         return;
     }
     for (int i = 0; i < pr->n_mat; i++) {
@@ -162,6 +174,11 @@ static void multiply(const struct product *pr, const struct out_mat *m,
     int n = pr->p->n_row - pr->p->r0;
     float *y = m->y + (size_t)pr->p->r0 * m->ld;
 
+    if (!pr->rows && is_fast(c, m)) {
+        c->fast->gemm(y, m->ld, c->packed_fast, n, &m->w, row0, row1,
+                      c->thread[thread].gemm);
+        return;
+    }
     if (!pr->rows) {
         c->k->gemm(y, m->ld, c->packed, n, &m->w, row0, row1,
                    c->thread[thread].gemm);
@@ -262,10 +279,17 @@ static void stage_rows(const struct stage *s, int t0, int t1)
     product_encode(s->pr, t0, t1);
 }
 
+/* Rows that are packed together: both are powers of two. */
+static int stage_grain(const struct cpu *c)
+{
+    return c->fast != NULL && c->fast->gemm_mr > c->k->gemm_mr
+               ? c->fast->gemm_mr : c->k->gemm_mr;
+}
+
 static void stage_range(void *ctx, int thread, int64_t begin, int64_t end)
 {
     const struct stage *s = ctx;
-    int mr = s->pr->p->c->k->gemm_mr, n = s->pr->p->n_row - s->pr->p->r0;
+    int mr = stage_grain(s->pr->p->c), n = s->pr->p->n_row - s->pr->p->r0;
     int t0 = (int)begin * mr, t1 = (int)end * mr;
 
     (void)thread;
@@ -275,7 +299,7 @@ static void stage_range(void *ctx, int thread, int64_t begin, int64_t end)
 static void stage_run(struct stage *s)
 {
     const struct cpu *c = s->pr->p->c;
-    int n = s->pr->p->n_row - s->pr->p->r0, mr = c->k->gemm_mr;
+    int n = s->pr->p->n_row - s->pr->p->r0, mr = stage_grain(c);
 
     if (s->pr->rows)
         product_place(s->pr);

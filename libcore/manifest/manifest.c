@@ -36,7 +36,7 @@ struct key {
 };
 
 static const char *const codecs[] = { "f16z", "f16", "f32", NULL };
-static const char *const precisions[] = { "default", "exact", NULL };
+static const char *const precisions[] = { "default", "exact", "fast", NULL };
 static const char *const fronts[] = { "keep", "drop", NULL };
 
 #define AT(m) offsetof(cag_manifest, m)

@@ -187,6 +187,7 @@ void cag_bench_opts_init(cag_bench_opts *o)
     o->repeat = 5;
     o->warmup = 1;
     o->n_gen = 32;
+    o->engine.precision = CAG_PRECISION_AUTO;
 }
 
 /* May the job go on?  Also shows what is going on. */
@@ -237,8 +238,8 @@ static double weight_bytes(const cag_model *m)
 static const char *precision_of(const cag_kvc_info *i,
                                const cag_engine_opts *e)
 {
-    return e->precision == CAG_PRECISION_DEFAULT
-               ? i->precision : precision_name(e->precision);
+    return e->precision == CAG_PRECISION_AUTO
+               ? i->precision : cag_precision_name(e->precision);
 }
 
 static cag_status facts_of_kb(cag_bench_report *r, const cag_kb *kb,

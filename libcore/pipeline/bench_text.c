@@ -53,6 +53,9 @@ cag_status bench_text_init(struct bench_job *j, const cag_kvc *k,
     j->n_tok = info->n_tok;
     j->n_ctx = info->n_ctx;
     j->reserve = info->reserve;
+    j->precision = j->o->engine.precision == CAG_PRECISION_AUTO
+                       ? cag_precision_of(info->precision)
+                       : j->o->engine.precision;
     st = prompt_tail_from_json(kvc_prmt(k), info->path, &tail, err);
     if (st) {
         buf_free(&b);
@@ -132,6 +135,7 @@ cag_status bench_text_build(const struct bench_job *j, const char *text,
     o.template_date = o.now = 0;       /* the same tokens on any day */
     o.codec = j->codec;
     o.engine = j->o->engine;
+    o.engine.precision = j->precision;
     o.force = true;
     o.mode = 0600;
     o.places = j->o->places;

@@ -89,7 +89,7 @@ static int64_t reusable(const struct build_job *j, const cag_kvc *from,
     char hex[2 * SHA256_SIZE + 1];
 
     if (!old || strcmp(old->numerics, numerics) ||
-        strcmp(old->precision, precision_name(j->o->engine.precision)))
+        strcmp(old->precision, cag_precision_name(j->o->engine.precision)))
         return 0;
     binding = jv_get(kvc_meta(from), "binding");
     hash_hex(j->print.weights, SHA256_SIZE, hex);
@@ -262,7 +262,7 @@ static cag_status make(struct build_job *j, cag_error *err)
     opts.max_memory = j->o->max_memory;
     st = cag_engine_new(j->model, &opts, &e, err);
     if (!st)
-        notes_device(&j->o->hooks, e);
+        notes_device(&j->o->hooks, e, opts.precision);
     if (!st)
         st = build_job_provenance(j, cag_engine_numerics(e),
                                   cag_engine_device(e), err);

@@ -22,11 +22,6 @@
 #define DEFAULT_RESERVE 512
 #define PRIVATE_BYTES ((uint64_t)16 << 20)
 
-const char *precision_name(cag_precision p)
-{
-    return p == CAG_PRECISION_EXACT ? "exact" : "default";
-}
-
 /* ------------------------------------------------------------- old cache */
 
 /* An old file that cannot be opened is no help and no obstacle: it is

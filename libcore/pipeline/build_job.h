@@ -58,6 +58,4 @@ cag_status build_job_is_fresh(const struct build_job *j, bool *fresh,
                               cag_error *err);
 void       build_job_release(struct build_job *j);
 
-const char *precision_name(cag_precision p);
-
 #endif

@@ -75,7 +75,7 @@ static jv *provenance_json(const struct build_job *j, const char *numerics,
     jv *o = jv_new_object();
 
     if (o && jv_set_str(o, "precision",
-                        precision_name(j->o->engine.precision)) &&
+                        cag_precision_name(j->o->engine.precision)) &&
         jv_set_str(o, "numerics", numerics) &&
         jv_set_str(o, "device", device) &&
         jv_set_str(o, "tool", "cag " CAG_VERSION))

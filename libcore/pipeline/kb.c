@@ -19,6 +19,7 @@
 void cag_kb_opts_init(cag_kb_opts *o)
 {
     memset(o, 0, sizeof *o);
+    o->engine.precision = CAG_PRECISION_AUTO;
 }
 
 static cag_status check_fresh(cag_kb *kb, const cag_kb_opts *o,
@@ -79,13 +80,12 @@ static cag_status open_engine(cag_kb *kb, const cag_kb_opts *o,
     cag_status st;
 
     e.kv_f32 = !strcmp(cag_kvc_get_info(kb->kvc)->codec, "f32");
-    if (e.precision == CAG_PRECISION_DEFAULT &&
-        !strcmp(cag_kvc_get_info(kb->kvc)->precision, "exact"))
-        e.precision = CAG_PRECISION_EXACT;
+    if (e.precision == CAG_PRECISION_AUTO)
+        e.precision = cag_precision_of(cag_kvc_get_info(kb->kvc)->precision);
     st = cag_engine_new(kb->model, &e, &kb->engine, err);
     if (st)
         return st;
-    notes_device(&kb->hooks, kb->engine);
+    notes_device(&kb->hooks, kb->engine, e.precision);
     if (kb->hooks.progress)
         cag_engine_set_progress(kb->engine, kb->hooks.progress,
                                 kb->hooks.ctx);

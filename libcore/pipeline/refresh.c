@@ -96,8 +96,7 @@ static cag_status take_all(const cag_kvc *k, const char *path,
     b->n_ctx = i->n_ctx;
     b->reserve = i->reserve;
     b->codec = i->codec;
-    b->engine.precision = strcmp(i->precision, "exact")
-                              ? CAG_PRECISION_DEFAULT : CAG_PRECISION_EXACT;
+    b->engine.precision = cag_precision_of(i->precision);
     take_template(k, build, b);
     return CAG_OK;
 }

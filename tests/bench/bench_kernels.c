@@ -265,6 +265,33 @@ static void bench_all_gemm(const struct kernels *k)
     bench_gemm(k, KT_Q8_0, "Q8_0", 512, 1024, 3072);
 }
 
+/* The families of less precision, each in the place of the set's gemm. */
+static void bench_fast(const struct kernels *k)
+{
+    static const int ms[] = { 14, 32, 128, 512 };
+    const struct kernels_fast *f;
+    bool usable;
+
+    for (int i = 0; (f = kernels_fast_at(i, &usable)); i++) {
+        struct kernels with = *k;
+
+        if (!usable || strstr(f->name, "scalar"))
+            continue;
+        with.gemm_pack_size = f->gemm_pack_size;
+        with.gemm_pack = f->gemm_pack;
+        with.gemm = f->gemm;
+        printf("fast,%s,%s\n", f->name, f->numerics);
+        for (int j = 0; j < 4; j++) {
+            bench_gemm(&with, KT_Q4_1, "Q4_1", ms[j], 576, 1536);
+            bench_gemm(&with, KT_Q4_1, "Q4_1", ms[j], 1536, 576);
+        }
+        for (int j = 0; j < N_TYPE; j++)
+            if (f->takes(types[j].type))
+                bench_gemm(&with, types[j].type, types[j].name, 512, 1024,
+                           1024);
+    }
+}
+
 static void bench_all_rows(const struct kernels *k)
 {
     for (int i = 0; i < N_TYPE; i++)
@@ -302,6 +329,8 @@ int main(int argc, char **argv)
     probe_read();
     if (!*what || strcmp(what, "gemm") == 0)
         bench_all_gemm(k);
+    if (!*what || strcmp(what, "fast") == 0)
+        bench_fast(k);
     if (!*what || strcmp(what, "rows") == 0)
         bench_all_rows(k);
     if (!*what || strcmp(what, "attn") == 0)

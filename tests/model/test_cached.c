@@ -414,7 +414,75 @@ static void kernel_sets(void **state)
     }
 }
 
-int main(void)
+/* ---------------------------------------------------------- less precision */
+
+/* The same promise for --precision fast: mixed weight types, so that both
+ * products take part where a family takes only some. */
+static const int fast_lengths[] = { 1, 64, 65, 129, 700, 1024, 1089 };
+enum { N_FAST = sizeof fast_lengths / sizeof fast_lengths[0] };
+
+static void fast(void **state)
+{
+    static const struct setup setups[] = {
+        { "models/llama.Q4_1.gguf", CAG_PRECISION_FAST, false, "f16z",
+          fast_lengths, N_FAST },
+        { "models/llama-mix.MIX.gguf", CAG_PRECISION_FAST, false, "f16",
+          fast_lengths, N_FAST },
+        { "models/llama-k.Q4_K.gguf", CAG_PRECISION_FAST, false, "f16",
+          fast_lengths, N_FAST },
+        { "models/qwen3.F16.gguf", CAG_PRECISION_FAST, false, "f16",
+          fast_lengths, N_FAST },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof setups / sizeof setups[0]; i++) {
+        cag_model *m = mt_model(setups[i].model);
+        cag_engine *e = mt_engine(m, 1, 64, CAG_PRECISION_FAST, false);
+
+        print_message("%s: %s, %s\n", setups[i].model,
+                      cag_engine_products(e), cag_engine_numerics(e));
+        assert_true((strcmp(cag_engine_products(e), "f32") == 0) ==
+                    (strcmp(cag_engine_numerics(e),
+                            kernels_get(NULL)->numerics) == 0));
+        cag_engine_free(e);
+        cag_model_close(m);
+        check_setup(&setups[i]);
+    }
+}
+
+static bool has_avx2(void)
+{
+    const struct kernels *k;
+    bool usable = false;
+
+    for (int i = 0; (k = kernels_at(i, &usable)) != NULL; i++)
+        if (strcmp(k->name, "avx2") == 0)
+            return usable;
+    return false;
+}
+
+/* What a set brings is chosen once per process: another one for AVX2. */
+static void fast_avx2(void **state)
+{
+    int status = 0;
+    pid_t pid;
+
+    (void)state;
+    if (!has_avx2())
+        skip();
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        setenv("CAG_KERNELS", "avx2", 1);
+        execl("/proc/self/exe", "test_cached", "fast", (char *)NULL);
+        _exit(127);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+int main(int argc, char **argv)
 {
     static struct setup setups[] = {
         { "models/llama.Q4_1.gguf", CAG_PRECISION_DEFAULT, false, "f16z", lengths,
@@ -437,8 +505,14 @@ int main(void)
         cmocka_unit_test_prestate(run_setup, &setups[4]),
         cmocka_unit_test(rebuild),
         cmocka_unit_test(part),
+        cmocka_unit_test(fast),
         cmocka_unit_test(demo),
+        cmocka_unit_test(fast_avx2),
     };
+    const struct CMUnitTest only_fast[] = { cmocka_unit_test(fast) };
 
+    if (argc > 1 && strcmp(argv[1], "fast") == 0)
+        return cmocka_run_group_tests_name("cached, fast", only_fast, NULL,
+                                           NULL);
     return cmocka_run_group_tests_name("cached", tests, NULL, NULL);
 }

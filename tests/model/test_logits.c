@@ -174,6 +174,15 @@ static void default_f16(void **state)
     check_all(CAG_PRECISION_DEFAULT, false, BY_PREFILL, longest(), &tol);
 }
 
+/* bf16 and fewer bits: far from f32, but no further than this. */
+static void fast_f16(void **state)
+{
+    static const struct tolerance tol = { 0.25, 0.6 };
+
+    (void)state;
+    check_all(CAG_PRECISION_FAST, false, BY_PREFILL, longest(), &tol);
+}
+
 static void steps(void **state)
 {
     static const struct tolerance tol = { 3e-4, 0.01 };
@@ -235,6 +244,7 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(exact_f32),
         cmocka_unit_test(default_f16),
+        cmocka_unit_test(fast_f16),
         cmocka_unit_test(steps),
         cmocka_unit_test(demo),
     };

@@ -1,0 +1,23 @@
+/*
+ * gemm_fast.h - the prompt phase's products in less precision than f32, and
+ * the scalar code whose bits they give (kernels.h, struct kernels_fast).
+ */
+#ifndef KERNELS_GEMM_FAST_H
+#define KERNELS_GEMM_FAST_H
+
+#include "kernels/kernels.h"
+#include "kernels/ref.h"
+
+/* bf16-tiles */
+void   gemm_tiles_scalar_pack(float *xp, const float *x, size_t ldx,
+                              int n_tok, int d_in, int t0, int t1);
+void   gemm_tiles_scalar(float *y, size_t ldy, const float *xp, int n_tok,
+                         const struct kmat *w, int row0, int row1,
+                         float *scratch);
+size_t gemm_amx_pack_size(int n_tok, int d_in);
+void   gemm_amx_pack(float *xp, const float *x, size_t ldx, int n_tok,
+                     int d_in, int t0, int t1);
+void   gemm_amx(float *y, size_t ldy, const float *xp, int n_tok,
+                const struct kmat *w, int row0, int row1, float *scratch);
+
+#endif

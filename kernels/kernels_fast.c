@@ -1,0 +1,132 @@
+/*
+ * kernels_fast.c - which families of less precise products exist, which of
+ * them this CPU runs, which one is used.
+ *
+ * The tile registers of AMX are not a process's by default: beside CPUID and
+ * XGETBV the system is asked for them, which it may refuse.  It is asked only
+ * where such a family is wanted.
+ *
+ * Not every instruction that exists is fast: a Sapphire Rapids does 1.7
+ * vdpbf16ps of 512 bits in the time of 6.8 fmas, so that its f32 product is
+ * twice as fast as one in bf16 without tiles.
+ */
+#include "kernels/gemm_fast.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#if defined(__x86_64__) && defined(__linux__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define REQ_XCOMP_PERM 0x1023      /* arch_prctl of Linux 5.16 */
+#define XFEATURE_TILES 18
+
+static bool avx512_usable(void)
+{
+    bool usable = false;
+    const struct kernels *k;
+
+    for (int i = 0; (k = kernels_at(i, &usable)) != NULL; i++)
+        if (strcmp(k->name, "avx512") == 0)
+            return usable;
+    return false;
+}
+
+static bool has_avx512_bf16(void)
+{
+    uint32_t a, b, c, d;
+
+    return avx512_usable() && __get_cpuid_count(7, 1, &a, &b, &c, &d) &&
+           (a & bit_AVX512BF16);
+}
+
+static bool has_amx(void)
+{
+    const uint32_t need = bit_AMX_BF16 | bit_AMX_TILE;
+    uint32_t a, b, c, d, lo, hi;
+
+    if (!has_avx512_bf16() || !__get_cpuid_count(7, 0, &a, &b, &c, &d) ||
+        (d & need) != need)
+        return false;
+    __asm__ volatile("xgetbv" : "=a"(lo), "=d"(hi) : "c"(0));
+    return (lo >> 17 & 3) == 3 &&
+           syscall(SYS_arch_prctl, REQ_XCOMP_PERM, XFEATURE_TILES) == 0;
+}
+#define HAVE_FAST_FAMILIES 1
+#endif
+
+static bool any_type(int type)
+{
+    return kt_block_weights(type) != 0;
+}
+
+static const struct kernels_fast tiles_scalar = {
+    .name = "bf16-tiles, scalar",
+    .numerics = "f32-lanes.1+bf16-tiles.1",
+    .takes = any_type,
+    .gemm_mr = 1,
+    .gemm_pack_size = gemm_ref_pack_size,
+    .gemm_pack = gemm_tiles_scalar_pack,
+    .gemm = gemm_tiles_scalar,
+};
+
+#ifdef HAVE_FAST_FAMILIES
+static const struct kernels_fast amx = {
+    .name = "amx",
+    .numerics = "f32-lanes.1+bf16-tiles.1",
+    .takes = any_type,
+    .gemm_mr = 16,
+    .gemm_pack_size = gemm_amx_pack_size,
+    .gemm_pack = gemm_amx_pack,
+    .gemm = gemm_amx,
+};
+#endif
+
+/* In order of preference; set: the widest set's name it goes with. */
+static const struct {
+    const struct kernels_fast *f;
+    const char *set;       /* the set beside which it is used, or NULL */
+    bool      (*usable)(void);
+} families[] = {
+#ifdef HAVE_FAST_FAMILIES
+    { &amx, "avx512", has_amx },
+#endif
+    { &tiles_scalar, NULL, NULL },
+};
+enum { N_FAMILY = sizeof families / sizeof families[0] };
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static bool usable_here[N_FAMILY];
+
+static void look(void)
+{
+    for (int i = 0; i < N_FAMILY; i++)
+        usable_here[i] = !families[i].usable || families[i].usable();
+}
+
+const struct kernels_fast *kernels_fast_at(int i, bool *usable)
+{
+    if (i < 0 || i >= N_FAMILY)
+        return NULL;
+    pthread_once(&once, look);
+    *usable = usable_here[i];
+    return families[i].f;
+}
+
+const struct kernels_fast *kernels_fast_get(const struct kernels *set,
+                                            const int *type, int n)
+{
+    pthread_once(&once, look);
+    for (int i = 0; i < N_FAMILY; i++) {
+        const char *with = families[i].set;
+
+        if (!usable_here[i] || !with || strcmp(with, set->name) != 0)
+            continue;
+        for (int j = 0; j < n; j++)
+            if (families[i].f->takes(type[j]))
+                return families[i].f;
+    }
+    return NULL;
+}
