@@ -3,9 +3,12 @@
  */
 #include "cmd/build_opts.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <cag/backend.h>
 
 #include "cmd/operands.h"
 #include "cmd/places.h"
@@ -17,7 +20,7 @@ static const char *const precisions[] = { "default", "exact", "fast", NULL };
 static const char *const verifies[] = { "header", "full", NULL };
 static const char *const fronts[] = { "keep", "drop", NULL };
 
-struct build_cli cli = { .reserve = -1 };
+struct build_cli cli = { .reserve = -1, .max_loss = -1 };
 
 
 const opt_spec build_specs[] = {
@@ -28,6 +31,8 @@ const opt_spec build_specs[] = {
     OPT_STR('o', "output", &cli.output, "FILE", NULL, "the cache to write"),
     OPT_CHOICE(0, "codec", &cli.codec, codecs, NULL,
                "how keys and values are stored"),
+    OPT_DOUBLE(0, "max-loss", &cli.max_loss, 0, 1e6, "KL", NULL,
+               "refuse a lossy codec above this mean KL; default 3e-4"),
     OPT_I64('c', "ctx-size", &cli.n_ctx, 64, 1 << 24, "N", NULL,
             "context to build for; default: the model's"),
     OPT_I64(0, "reserve", &cli.reserve, 0, 1 << 24, "N", NULL,
@@ -125,6 +130,25 @@ static void take_int(int *var, int64_t value, const char *origin)
     }
 }
 
+static void take_double(double *var, double value, const char *origin)
+{
+    if (value >= 0 && !opt_origin(var)) {
+        *var = value;
+        opt_set_origin(var, origin);
+    }
+}
+
+void build_show_defaults(void)
+{
+    opt_show(&cli.n_ctx, "model");
+    opt_show(&cli.reserve, "512, or a quarter of the context");
+    opt_show(&cli.n_thread, "processors");
+    opt_show(&cli.chunk, "device");
+    opt_show(&cli.max_memory, "no limit");
+    opt_show(&cli.checkpoint_s, "30");
+    opt_show(&cli.max_loss, "codec");
+}
+
 /* kb.yaml -> kb.kvc */
 static char *default_output(const char *path)
 {
@@ -162,6 +186,7 @@ int build_take_manifest(const cag_manifest *m)
     take_i64(&cli.n_ctx, m->ctx_size, from);
     take_i64(&cli.reserve, m->reserve, from);
     take_i64(&cli.max_memory, m->max_memory, from);
+    take_double(&cli.max_loss, m->max_loss, from);
     take_int(&cli.n_thread, m->threads, from);
     take_int(&cli.chunk, m->batch_size, from);
     if (!cli.output) {
@@ -173,18 +198,55 @@ int build_take_manifest(const cag_manifest *m)
     return UI_OK;
 }
 
-static void check_template_name(void)
+/* A value that only this program can judge: 64 for an option's, 78 with its
+ * place for a manifest's. */
+static int bad_value(const void *var, const char *key, const cag_manifest *m,
+                     const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+static int bad_value(const void *var, const char *key, const cag_manifest *m,
+                     const char *fmt, ...)
+{
+    cag_error err = CAG_ERROR_INIT;
+    const char *origin = opt_origin(var);
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(err.msg, sizeof err.msg, fmt, ap);
+    va_end(ap);
+    if (!m || !origin || strncmp(origin, "manifest", 8))
+        opt_fail("%s", err.msg);
+    err.status = CAG_E_CONFIG;
+    snprintf(err.file, sizeof err.file, "%s", m->path);
+    for (int i = 0; i < m->n_place; i++)
+        if (!strcmp(m->place[i].key, key)) {
+            err.line = m->place[i].line;
+            err.column = m->place[i].column;
+        }
+    return ui_error(&err);
+}
+
+static int check_template_name(const cag_manifest *m)
 {
     const char *names[64] = { NULL }, *near;
+    char list[512];
+    size_t n = 0;
 
-    for (int i = 0; i < 63 && (names[i] = cag_template_name(i)) != NULL; i++)
+    list[0] = 0;
+    for (int i = 0; i < 63 && (names[i] = cag_template_name(i)) != NULL; i++) {
         if (!strcmp(names[i], cli.template_name))
-            return;
+            return UI_OK;
+        if (n < sizeof list)
+            n += (size_t)snprintf(list + n, sizeof list - n, "%s%s",
+                                  i ? ", " : "", names[i]);
+    }
     near = opt_did_you_mean(cli.template_name, names);
     if (near)
-        opt_fail("unknown chat template '%s'; did you mean '%s'?",
-                 cli.template_name, near);
-    /* no near one: the library's message lists them all */
+        return bad_value(&cli.template_name, "chat-template", m,
+                         "unknown chat template '%s'; did you mean '%s'?",
+                         cli.template_name, near);
+    return bad_value(&cli.template_name, "chat-template", m,
+                     "unknown chat template '%s'; there are %s",
+                     cli.template_name, list);
 }
 
 /* Options that would be passed over in silence.  What they say is recorded in
@@ -198,7 +260,7 @@ static void refuse_idle(void)
     };
     static const void *const how[] = {
         &cli.model, &cli.template_date, &cli.chunk, &cli.force, &cli.depfile,
-        &cli.keep_mtime, &cli.checkpoint, &cli.max_memory
+        &cli.keep_mtime, &cli.checkpoint, &cli.max_memory, &cli.max_loss
     };
     const char *run = cli.check     ? "--check"
                       : cli.refresh ? "--refresh"
@@ -219,11 +281,12 @@ static void refuse_idle(void)
         opt_fail("-o does not go with %s: name the caches themselves", run);
 }
 
-int build_fill(cag_build_opts *b)
+int build_fill(cag_build_opts *b, const cag_manifest *m)
 {
     /* these live as long as the program */
     static const char *system_text, *template_text;
     cag_error err = CAG_ERROR_INIT;
+    int status;
 
     refuse_idle();
     cag_build_opts_init(b);
@@ -239,6 +302,7 @@ int build_fill(cag_build_opts *b)
     b->reserve = cli.reserve;
     b->chat_template = cli.template_name;
     b->codec = codecs[cli.codec];
+    b->max_loss = cli.max_loss;
     b->engine.device = cli.device;
     b->engine.plugin = places_plugin();
     b->engine.n_thread = cli.n_thread;
@@ -269,8 +333,12 @@ int build_fill(cag_build_opts *b)
     if (cli.template_name && cli.template_file)
         opt_fail("--chat-template and --chat-template-file exclude each "
                  "other");
-    if (cli.template_name)
-        check_template_name();
+    if (cli.template_name && (status = check_template_name(m)) != UI_OK)
+        return status;
+    if (cli.device && !cag_device_is_name(cli.device))
+        return bad_value(&cli.device, "device", m,
+                         "unknown device '%s', expected auto, cpu, cuda or "
+                         "cuda:N", cli.device);
     if ((cli.system_file &&
          cag_read_text(cli.system_file, &system_text, &err) != CAG_OK) ||
         (cli.template_file &&

@@ -15,7 +15,7 @@ struct build_cli {
         *device, *depfile, *recode, *mode, *manifest;
     int         codec, precision, front, verify, n_thread, chunk;
     int64_t     n_ctx, reserve, max_memory;
-    double      lock_timeout, checkpoint_s;
+    double      lock_timeout, checkpoint_s, max_loss;
     bool        checkpoint, force, check, keep_mtime, dry_run, refresh, json;
 };
 extern struct build_cli cli;
@@ -23,7 +23,10 @@ extern const opt_spec   build_specs[];
 
 /* Values the manifest gives and nobody else did.  Returns an exit status. */
 int build_take_manifest(const cag_manifest *m);
-/* All but sources; reads the files that options name. */
-int build_fill(cag_build_opts *b);
+/* For --print-config: in words what 0 and -1 stand for. */
+void build_show_defaults(void);
+/* All but sources; reads the files that options name.  m, or NULL, says where
+ * in a manifest a wrong value stands. */
+int build_fill(cag_build_opts *b, const cag_manifest *m);
 
 #endif

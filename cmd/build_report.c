@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cmd/loss_text.h"
 #include "cmd/places.h"
 #include "cmd/ui.h"
 
@@ -48,6 +49,10 @@ static void json_build(const char *path, const cag_build_report *r)
     ui_json_double(&j, "tokenize_seconds", r->tokenize_s);
     ui_json_double(&j, "prefill_seconds", r->prefill_s);
     ui_json_double(&j, "write_seconds", r->write_s);
+    if (r->has_receipt) {
+        ui_json_double(&j, "receipt_seconds", r->receipt_s);
+        loss_json(&j, &r->receipt, 0);
+    }
     ui_json_double(&j, "seconds", r->total_s);
     json_sources(&j, r);
     ui_json_end(&j);
@@ -100,6 +105,17 @@ static void kept_line(const cag_build_report *r)
                 ui_duration(t, r->saved_s));
 }
 
+static void loss_line(const char *path, const cag_build_report *r)
+{
+    char kl[LOSS_TEXT], top[LOSS_TEXT];
+
+    if (r->has_receipt)
+        ui_note("%s: %s over the last %lld tokens; %s", ui_clean(path),
+                loss_kl(kl, &r->receipt),
+                (long long)(r->receipt.end - r->receipt.begin),
+                loss_top(top, &r->receipt));
+}
+
 void report_build(const char *path, const cag_build_report *r, bool json)
 {
     char size[UI_TEXT], total[UI_TEXT], build[UI_TEXT], write[UI_TEXT];
@@ -115,6 +131,7 @@ void report_build(const char *path, const cag_build_report *r, bool json)
     if (ui.verbose || r->n_source > 1)
         source_lines(r);
     kept_line(r);
+    loss_line(path, r);
     ui_note("%s: %lld tokens, %s, %.0f bytes a token (%s); %s: read %s at "
             "%.0f tokens/s, write %s",
             ui_clean(path), (long long)r->n_tok, ui_size(size, r->file_bytes),

@@ -194,6 +194,7 @@ int main(int argc, char **argv)
             return ui_close_stdout(status);
     }
     if (opt_wants_config()) {
+        build_show_defaults();
         opt_print_config();
         cag_manifest_free(m);
         return ui_close_stdout(UI_OK);
@@ -205,7 +206,7 @@ int main(int argc, char **argv)
         opt_fail("name at least one FILE.kvc");
     if (cli.refresh && cli.depfile && operand[1])
         opt_fail("--depfile names one file: refresh one cache at a time");
-    status = build_fill(&b);
+    status = build_fill(&b, m);
     if (!status)
         status = cli.check     ? check(operand)
                  : cli.refresh ? refresh(&b, operand)

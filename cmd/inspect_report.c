@@ -7,6 +7,7 @@
 
 #include <cag/backend.h>
 
+#include "cmd/loss_text.h"
 #include "cmd/places.h"
 #include "cmd/ui.h"
 
@@ -40,6 +41,8 @@ void inspect_summary(const cag_kvc *k)
     printf("%-12s %s: %s, %s raw, %.0f bytes a token\n", "K and V", i->codec,
            ui_size(b, i->kv_stored_bytes), ui_size(c, i->kv_raw_bytes),
            (double)i->kv_stored_bytes / (double)i->n_tok);
+    if (cag_kvc_get_receipt(k))
+        loss_print(cag_kvc_get_receipt(k), i->n_layer);
     printf("%-12s %s, %s, %s, precision %s\n", "made by", i->tool, i->device,
            i->numerics, i->precision);
     line("binding", i->binding);
@@ -117,6 +120,8 @@ void inspect_json(const cag_kvc *k)
     ui_json_uint(&j, "kv_stored_bytes", i->kv_stored_bytes);
     ui_json_str(&j, "binding", i->binding);
     ui_json_str(&j, "content_id", i->content_id);
+    if (cag_kvc_get_receipt(k))
+        loss_json(&j, cag_kvc_get_receipt(k), i->n_layer);
     ui_json_raw(&j, "meta", meta, n_meta);
     ui_json_array(&j, "sources");
     for (int n = 0; n < i->n_source; n++)

@@ -22,6 +22,7 @@ static const opt_usage *usage;
 static bool             wants_config;
 static const char      *origin_of[OPT_MAX];
 static char             origin_text[OPT_MAX][80];
+static const char      *shown[OPT_MAX];       /* for values nobody gave */
 
 _Noreturn void opt_fail(const char *fmt, ...)
 {
@@ -457,6 +458,14 @@ void opt_set_origin(const void *var, const char *origin)
     origin_of[i] = origin_text[i];
 }
 
+void opt_show(const void *var, const char *text)
+{
+    int i = index_of(var);
+
+    if (i >= 0)
+        shown[i] = text;
+}
+
 static void print_value(const opt_spec *s)
 {
     switch (s->type) {
@@ -498,7 +507,10 @@ void opt_print_config(void)
         if (s->type < OPT_T_FLAG || s->type > OPT_T_LIST)
             continue;
         printf("%s = ", s->name);
-        print_value(s);
+        if (shown[i] && !origin_of[i])
+            fputs(shown[i], stdout);
+        else
+            print_value(s);
         printf("  (%s)\n", origin_of[i] ? origin_of[i] : "default");
     }
 }

@@ -131,6 +131,9 @@ const char *opt_git_id(void);
  * var is the address given in the table. */
 const char *opt_origin(const void *var);
 void        opt_set_origin(const void *var, const char *origin);
+/* What --print-config says of a value that nobody gave: "model", say, for a
+ * number that the model decides. */
+void        opt_show(const void *var, const char *text);
 /* "name = value  (origin)", one line each, on standard output */
 void        opt_print_config(void);
 

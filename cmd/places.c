@@ -151,7 +151,8 @@ static bool on_progress(void *ctx, const char *what, uint64_t done,
                         uint64_t total)
 {
     (void)ctx;
-    return ui_progress(strcmp(what, "prefill") ? ui_bytes : ui_tokens, what,
+    return ui_progress(strcmp(what, "prefill") && strcmp(what, "receipt")
+                           ? ui_bytes : ui_tokens, what,
                        done, total);
 }
 

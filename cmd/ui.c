@@ -205,6 +205,7 @@ int ui_exit_code(cag_status status)
         return UI_OK;
     case CAG_E_STALE:
     case CAG_E_CHANGED:
+    case CAG_E_LOSS:
         return UI_NO;
     case CAG_E_USAGE:
         return UI_USAGE;

@@ -19,6 +19,10 @@ CAG_API const char *cag_kernels_at(int i, bool *usable, bool *chosen);
 /* Backend i of this build ("cpu"), NULL past the end. */
 CAG_API const char *cag_backend_at(int i);
 
+/* Is this how a device is named: auto, cpu, cuda, cuda:N?  Says nothing about
+ * whether it is there. */
+CAG_API bool cag_device_is_name(const char *device);
+
 /* What is known of GPUs, line by line: the plugin and where it was found or
  * looked for, the driver, each device.  plugin: as in cag_engine_opts. */
 CAG_API void cag_cuda_list(const char *plugin,

@@ -37,6 +37,7 @@ typedef enum cag_status {
     CAG_E_LOCKED,      /* another run holds the lock                      */
     CAG_E_STALE,       /* the cache no longer fits its sources            */
     CAG_E_CHANGED,     /* an input changed while it was read              */
+    CAG_E_LOSS,        /* a lossy codec lost more than is allowed         */
     CAG_E_CONFIG,      /* a manifest is wrong                             */
     CAG_E_CANCELLED,   /* the caller's callback asked to stop             */
     CAG_E_INTERNAL,    /* a bug in cag                                    */

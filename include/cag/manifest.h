@@ -14,6 +14,12 @@
 extern "C" {
 #endif
 
+/* Where a value stands. */
+typedef struct cag_manifest_place {
+    const char *key;
+    int         line, column;           /* from 1 */
+} cag_manifest_place;
+
 typedef struct cag_manifest {
     /* NULL or -1 where the manifest says nothing */
     const char *model, *output, *codec, *precision, *device;
@@ -21,6 +27,9 @@ typedef struct cag_manifest {
     const char *chat_template, *chat_template_file, *template_date;
     const char *front_matter, *depfile;
     int64_t     ctx_size, reserve, threads, batch_size, max_memory;
+    double      max_loss;               /* -1 if not given, as the above   */
+    cag_manifest_place place[32];       /* [n_place] of values given        */
+    int         n_place;
     const cag_source_spec *source;      /* [n_source] */
     int         n_source;
     const char *path;

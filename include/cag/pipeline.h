@@ -70,6 +70,9 @@ typedef struct cag_build_opts {
                                               else now                      */
     int64_t     now;                       /* seconds, for the first build  */
     const char *codec;                     /* NULL = f16z                   */
+    double      max_loss;      /* of a lossy codec: mean KL in nats above
+                                  which nothing is written; negative = the
+                                  codec's default                           */
     cag_engine_opts engine;
     bool        force;                     /* rebuild even if fresh         */
     bool        keep_mtime;                /* fresh: leave the file's time  */
@@ -118,6 +121,10 @@ typedef struct cag_build_report {
     double   about_s;          /* dry run: the prefill here, estimated      */
     double   saved_s;          /* the prefill of what was kept, estimated   */
     double   tokenize_s, prefill_s, write_s, total_s;
+    double   receipt_s;        /* of write_s: measuring a lossy codec       */
+    bool     has_receipt;      /* also of a cache that stays, and of one
+                                  that was refused (CAG_E_LOSS)             */
+    cag_kvc_receipt receipt;   /* without loss                              */
     char     content_id[65];
     char     codec[8];
     char    *model_path;       /* heap */

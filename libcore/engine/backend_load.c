@@ -233,6 +233,14 @@ static cag_status open_auto(const cag_model *m,
     return CAG_OK;
 }
 
+bool cag_device_is_name(const char *device)
+{
+    int ordinal;
+
+    return strcmp(device, "auto") == 0 || strcmp(device, "cpu") == 0 ||
+           is_cuda(device, &ordinal);
+}
+
 cag_status backend_load(const char *device, const cag_model *m,
                         const struct backend_opts *opts,
                         struct backend **out, cag_error *err)

@@ -18,11 +18,11 @@
 
 #include <cag/session.h>
 
-#include <math.h>
 #include <string.h>
 
 #include "util/error.h"
 #include "util/mem.h"
+#include "util/real.h"
 
 struct candidate {
     double  w;        /* exp((logit - max) / temperature) */
@@ -63,33 +63,6 @@ static double next_uniform(uint64_t s[4])
     s[2] ^= t;
     s[3] = rotl(s[3], 45);
     return (double)(r >> 11) * 0x1p-53;
-}
-
-/*
- * exp for x <= 0, relative error below 1e-14; plain multiplications and
- * additions, so that no C library's exp enters a result.
- */
-static double exp_neg(double x)
-{
-    static const double coef[] = {
-        1.0 / 479001600, 1.0 / 39916800, 1.0 / 3628800, 1.0 / 362880,
-        1.0 / 40320,     1.0 / 5040,     1.0 / 720,     1.0 / 120,
-        1.0 / 24,        1.0 / 6,        0.5,           1.0,
-        1.0
-    };
-    double y = 0.0, k;
-
-    if (!(x > -708.0))
-        return 0.0;
-    k = floor(x * 1.4426950408889634 + 0.5);
-    /* ln 2 in two parts: k times the first is exact */
-    x = (x - k * 6.93147180369123816490e-01) - k * 1.90821492927058770002e-10;
-    for (size_t i = 0; i < sizeof coef / sizeof coef[0]; i++)
-        y = y * x + coef[i];
-    uint64_t bits = (uint64_t)(1023 + (int64_t)k) << 52;
-    double scale;
-    memcpy(&scale, &bits, sizeof scale);
-    return y * scale;
 }
 
 cag_status cag_sampler_new(const cag_sampling *p, int n_vocab,
@@ -232,7 +205,7 @@ int32_t cag_sampler_pick(cag_sampler *s, const float *logits)
         return top;
     inv = 1.0 / (double)s->p.temperature;
     for (int32_t i = 0; i < s->n_vocab; i++) {
-        double w = exp_neg(((double)logits[i] - (double)logits[top]) * inv);
+        double w = real_exp(((double)logits[i] - (double)logits[top]) * inv);
         if (w > 0.0) {
             s->heap[n++] = (struct candidate){ w, i };
             total += w;

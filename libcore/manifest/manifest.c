@@ -25,7 +25,7 @@
 #define MAX_SOURCES 10000
 #define MAX_WORDS   64
 
-enum kind { K_STR, K_PATH, K_MODEL, K_INT, K_SIZE, K_CHOICE, K_DATE };
+enum kind { K_STR, K_PATH, K_MODEL, K_INT, K_SIZE, K_REAL, K_CHOICE, K_DATE };
 
 struct key {
     const char        *name;
@@ -39,11 +39,13 @@ static const char *const codecs[] = { "f16z", "f16", "f32", NULL };
 static const char *const precisions[] = { "default", "exact", "fast", NULL };
 static const char *const fronts[] = { "keep", "drop", NULL };
 
+/* Each key is taken once, so places suffice for all of both tables. */
 #define AT(m) offsetof(cag_manifest, m)
 static const struct key top_keys[] = {
     { "model", K_MODEL, AT(model), 0, 0, NULL },
     { "output", K_PATH, AT(output), 0, 0, NULL },
     { "codec", K_CHOICE, AT(codec), 0, 0, codecs },
+    { "max-loss", K_REAL, AT(max_loss), 0, 1000000, NULL },
     { "precision", K_CHOICE, AT(precision), 0, 0, precisions },
     { "device", K_STR, AT(device), 0, 0, NULL },
     { "front-matter", K_CHOICE, AT(front_matter), 0, 0, fronts },
@@ -204,6 +206,18 @@ static bool to_number(const char *s, bool size, int64_t *out)
     return !*end;
 }
 
+/* Digits with a point and an exponent; no sign in front, no hex, no words. */
+static bool to_real(const char *s, double *out)
+{
+    char *end;
+
+    if (!strchr("0123456789.", *s) || strpbrk(s, "xX"))
+        return false;
+    errno = 0;
+    *out = strtod(s, &end);
+    return end != s && !*end && !errno;
+}
+
 static bool is_date(const char *s)
 {
     struct tm tm;
@@ -224,12 +238,25 @@ static cag_status take_value(struct loader *l, const struct key *k)
         return st;
     if (!*s)
         return fail(l, at, "%s is empty", k->name);
+    l->m->place[l->m->n_place++] = (cag_manifest_place){
+        k->name, (int)at->line + 1, (int)at->column + 1
+    };
     if (k->kind == K_INT || k->kind == K_SIZE) {
         if (!to_number(s, k->kind == K_SIZE, &n) || n < k->min || n > k->max)
             return fail(l, at, "%s is '%.60s', expected a whole number from "
                         "%lld to %lld", k->name, s, (long long)k->min,
                         (long long)k->max);
         memcpy(slot, &n, sizeof n);
+        return CAG_OK;
+    }
+    if (k->kind == K_REAL) {
+        double x;
+
+        if (!to_real(s, &x) || x > (double)k->max)
+            return fail(l, at, "%s is '%.60s', expected a number from %lld to "
+                        "%lld, such as 3e-4", k->name, s, (long long)k->min,
+                        (long long)k->max);
+        memcpy(slot, &x, sizeof x);
         return CAG_OK;
     }
     if (k->kind == K_CHOICE) {
@@ -245,6 +272,9 @@ static cag_status take_value(struct loader *l, const struct key *k)
     }
     if (k->kind == K_DATE && !is_date(s))
         return fail(l, at, "%s is '%.60s', expected YYYY-MM-DD", k->name, s);
+    if (!strcmp(k->name, "output") && !strcmp(s, "-"))
+        return fail(l, at, "output must be a file: a cache is mapped, not "
+                    "streamed");
     if (k->kind == K_PATH)
         s = in_dir(l, s, &st);
     if (k->kind == K_MODEL) {
@@ -532,6 +562,7 @@ static cag_status make(const char *path, cag_manifest **out, cag_error *err)
     m->arena = a;
     m->ctx_size = m->reserve = m->threads = m->batch_size = -1;
     m->max_memory = -1;
+    m->max_loss = -1;
     *out = m;
     return CAG_OK;
 }

@@ -248,7 +248,8 @@ static cag_status facts_of_kb(cag_bench_report *r, const cag_kb *kb,
     const cag_kvc_info *i = cag_kvc_get_info(kb->kvc);
     const cag_model_info *m = cag_model_get_info(kb->model);
     const char *precision = precision_of(i, e);
-    char threads[16], bytes[32], tok[32];
+    const cag_kvc_receipt *loss = cag_kvc_get_receipt(kb->kvc);
+    char threads[16], bytes[32], tok[32], kl[64];
     const char *fact[][2] = {
         { "threads", threads },
         { "kernels", cag_kb_kernels(kb) },
@@ -260,6 +261,7 @@ static cag_status facts_of_kb(cag_bench_report *r, const cag_kb *kb,
         { "model_bytes", bytes },
         { "model_sha256", i->weights_sha256 },
         { "codec", i->codec },
+        { "loss", loss ? kl : NULL },
         { "cache_tokens", tok },
         { "content_id", i->content_id },
     };
@@ -268,8 +270,11 @@ static cag_status facts_of_kb(cag_bench_report *r, const cag_kb *kb,
     snprintf(threads, sizeof threads, "%d", cag_engine_n_thread(kb->engine));
     snprintf(bytes, sizeof bytes, "%llu", (unsigned long long)m->size_bytes);
     snprintf(tok, sizeof tok, "%lld", (long long)i->n_tok);
+    if (loss)
+        snprintf(kl, sizeof kl, "mean KL %.2g nats over %lld tokens",
+                 (double)loss->kl_mean, (long long)(loss->end - loss->begin));
     for (size_t f = 0; !st && f < sizeof fact / sizeof fact[0]; f++)
-        st = cag_bench_set(r, fact[f][0], fact[f][1], err);
+        st = !fact[f][1] ? CAG_OK : cag_bench_set(r, fact[f][0], fact[f][1], err);
     return st;
 }
 

@@ -134,6 +134,7 @@ cag_status bench_text_build(const struct bench_job *j, const char *text,
     o.chat_template_text = j->template_text;
     o.template_date = o.now = 0;       /* the same tokens on any day */
     o.codec = j->codec;
+    o.max_loss = 1e6;          /* how long it takes is the question here */
     o.engine = j->o->engine;
     o.engine.precision = j->precision;
     o.force = true;

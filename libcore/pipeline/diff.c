@@ -83,6 +83,20 @@ static cag_status fields(cag_diff *d, const cag_kvc_info *a,
     return st;
 }
 
+/* What lossy codecs lost: none counts as nothing. */
+static cag_status receipts(cag_diff *d, const cag_kvc *a, const cag_kvc *b,
+                           cag_error *err)
+{
+    const cag_kvc_receipt *x = cag_kvc_get_receipt(a);
+    const cag_kvc_receipt *y = cag_kvc_get_receipt(b);
+    float kl_x = x ? x->kl_mean : 0, kl_y = y ? y->kl_mean : 0;
+
+    return kl_x == kl_y
+               ? CAG_OK
+               : add(d, err, "loss, mean KL: %.2g / %.2g nats", (double)kl_x,
+                     (double)kl_y);
+}
+
 static const cag_kvc_source *find(const cag_kvc *k, const char *name)
 {
     for (int i = 0; i < cag_kvc_get_info(k)->n_source; i++)
@@ -130,6 +144,8 @@ cag_status cag_kvc_diff(const cag_kvc *a, const cag_kvc *b, cag_diff *out,
 
     memset(out, 0, sizeof *out);
     st = fields(out, x, y, err);
+    if (!st)
+        st = receipts(out, a, b, err);
     if (!st)
         st = sources(out, a, b, err);
     while (n < n_a && n < n_b && p[n] == q[n])

@@ -27,6 +27,7 @@ static const char *const names[CAG_N_STATUS] = {
     [CAG_E_LOCKED] = "locked",
     [CAG_E_STALE] = "stale",
     [CAG_E_CHANGED] = "changed",
+    [CAG_E_LOSS] = "loss",
     [CAG_E_CONFIG] = "config",
     [CAG_E_CANCELLED] = "cancelled",
     [CAG_E_INTERNAL] = "internal",

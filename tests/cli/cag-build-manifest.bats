@@ -193,6 +193,19 @@ M
     refused "1:8: model is empty" <<<$'model: ""\nsources: [a]'
     refused "2:18: template-date is '2024-13-01', expected YYYY-MM-DD" <<<$'prompt:\n  template-date: 2024-13-01\nsources: [a]'
     refused "2:5: a source without a path" <<<$'sources:\n  - title: x'
+    refused "2:18: unknown chat template 'chatlm'; did you mean 'chatml'?" \
+        <<<$'prompt:\n  chat-template: chatlm\nsources: [docs]\nmodel: m.gguf'
+    refused "1:25: unknown chat template 'none-like-it'; there are chatml, " \
+        <<<$'prompt: {chat-template: none-like-it}\nsources: [docs]\nmodel: m.gguf'
+    refused "1:9: unknown device 'gpu', expected auto, cpu" \
+        <<<$'device: gpu\nsources: [docs]\nmodel: m.gguf'
+    refused "1:9: output must be a file" <<<$'output: "-"\nsources: [docs]\nmodel: m.gguf'
+    refused "1:11: max-loss is '-1', expected a number from 0" <<<$'max-loss: -1\nsources: [a]'
+    refused "1:11: max-loss is '0x1p-3'" <<<$'max-loss: 0x1p-3\nsources: [a]'
+    refused "1:11: max-loss is '3e-4 '" <<<$'max-loss: "3e-4 "\nsources: [a]'
+    # an option beside the manifest is the user's own mistake
+    printf 'model: m.gguf\nsources: [docs]\n' >good.yaml
+    fails 64 "unknown device 'gpu'" cag-build --manifest good.yaml --device gpu
     refused "2:15: unknown key 'titel' of a source" <<<$'sources:\n  - {path: a, titel: x}'
     refused "3:13: no shell runs a filter" <<<$'sources:\n  - path: a\n    filter: "a | b"'
     refused "3:14: the filter is empty" <<<$'sources:\n  - path: a\n    filter: []'

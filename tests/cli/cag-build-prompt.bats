@@ -169,6 +169,12 @@ M
     prints "reserve = 65  (option --reserve)"
     prints "threads = 2  (environment CAG_THREADS)"
     prints "label = -  (default)"
+    # what the model or the machine decides is said in words, not as 0 and -1
+    prints "ctx-size = model  (default)"
+    prints "max-memory = no limit  (default)"
+    prints "batch-size = device  (default)"
+    prints "max-loss = codec  (default)"
+    ! grep -q "= -1" <<<"$output"
     CAG_MODEL=from-env ok cag-build --print-config --manifest kb.yaml
     prints "model = from-env  (environment CAG_MODEL)"
     CAG_MODEL=from-env ok cag-build --print-config -m from-option

@@ -59,6 +59,7 @@ static void the_exit_table(void **state)
         { CAG_E_CORRUPT, 65 }, { CAG_E_MISMATCH, 65 }, { CAG_E_LIMIT, 65 },
         { CAG_E_BACKEND, 69 }, { CAG_E_MISSING, 66 }, { CAG_E_CREATE, 73 },
         { CAG_E_LOCKED, 75 }, { CAG_E_STALE, 1 }, { CAG_E_CHANGED, 1 },
+        { CAG_E_LOSS, 1 },
         { CAG_E_CONFIG, 78 }, { CAG_E_CANCELLED, 130 },
         { CAG_E_INTERNAL, 70 },
     };
