@@ -158,6 +158,9 @@ static int recode(char **file)
 
     if (!cli.output || !file[0] || file[1])
         opt_fail("--recode takes one cache and -o OUT.kvc");
+    if (!strcmp(cli.recode, "q8h"))
+        opt_fail("--recode converts without the model, and codec q8h needs "
+                 "its queries: build with --codec q8h");
     if (strcmp(cli.recode, codecs[0]) && strcmp(cli.recode, codecs[1])) {
         near = opt_did_you_mean(cli.recode, codecs);
         opt_fail("--recode converts to f16z or f16, not to '%s'%s%s%s",

@@ -26,6 +26,8 @@ static double tile_get(int kv_type, const void *tile, size_t i)
 {
     if (kv_type == KV_F16)
         return (double)f16_to_f32(((const uint16_t *)tile)[i]);
+    if (kv_type == KV_Q8H)
+        return (double)((const int8_t *)tile)[i];
     return (double)((const float *)tile)[i];
 }
 
@@ -54,10 +56,19 @@ bool kvstore_ref(int kv_type, void *k_tile, void *v_tile, int t,
     return ok;
 }
 
-/* One row over the first n_key keys of one tile. */
-static void row_tile(const struct attn_job *job, int r, const void *k_tile,
-                     const void *v_tile, int n_key)
+/* What the codes of key t of tile i are multiplied with. */
+static double scale_get(const struct attn_job *job,
+                        const void *const *scales, int i, int t)
 {
+    if (job->kv_type != KV_Q8H)
+        return 1.0;
+    return (double)f16_to_f32(((const uint16_t *)scales[i])[t]);
+}
+
+/* One row over the first n_key keys of tile i. */
+static void row_tile(const struct attn_job *job, int r, int i, int n_key)
+{
+    const void *k_tile = job->k[i], *v_tile = job->v[i];
     const float *q = job->q + (size_t)r * job->ldq;
     float *o = job->o + (size_t)r * (size_t)job->d_head;
     double s[KV_TILE], mn = (double)job->m[r], a, sum = 0;
@@ -67,6 +78,7 @@ static void row_tile(const struct attn_job *job, int r, const void *k_tile,
         for (int c = 0; c < job->d_head; c++)
             s[t] += (double)q[c] * tile_get(job->kv_type, k_tile,
                                             k_index(job->d_head, t, c));
+        s[t] *= scale_get(job, job->ks, i, t);
         if (s[t] > mn)
             mn = s[t];
     }
@@ -79,8 +91,9 @@ static void row_tile(const struct attn_job *job, int r, const void *k_tile,
         double acc = (double)o[c] * a;
 
         for (int t = 0; t < n_key; t++)
-            acc += s[t] * tile_get(job->kv_type, v_tile,
-                                   v_index(job->d_head, t, c));
+            acc += s[t] * scale_get(job, job->vs, i, t) *
+                   tile_get(job->kv_type, v_tile,
+                            v_index(job->d_head, t, c));
         o[c] = (float)acc;
     }
     job->m[r] = (float)mn;
@@ -94,8 +107,7 @@ void attention_ref(const struct attn_job *job)
                         (int64_t)KV_TILE * i;
 
             if (n > 0)
-                row_tile(job, r, job->k[i], job->v[i],
-                         n < KV_TILE ? (int)n : KV_TILE);
+                row_tile(job, r, i, n < KV_TILE ? (int)n : KV_TILE);
         }
 }
 

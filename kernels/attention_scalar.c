@@ -13,6 +13,11 @@ static const float *expand(float *out, int kv_type, const void *tile, int n)
 {
     if (kv_type == KV_F32)
         return tile;
+    if (kv_type == KV_Q8H) {
+        for (int i = 0; i < n; i++)
+            out[i] = (float)((const int8_t *)tile)[i];
+        return out;
+    }
     for (int i = 0; i < n; i++)
         out[i] = f16_to_f32(((const uint16_t *)tile)[i]);
     return out;
@@ -67,9 +72,17 @@ static float softmax(float s[KV_TILE], int n_key, float *m, float *l)
     return a;
 }
 
+/* s[t] = s[t] * scale[t] */
+static void scale_by(float s[KV_TILE], const void *scale)
+{
+    for (int t = 0; t < KV_TILE; t++)
+        s[t] = s[t] * f16_to_f32(((const uint16_t *)scale)[t]);
+}
+
 void attention_scalar(const struct attn_job *job)
 {
     int d = job->d_head;
+    bool q8h = job->kv_type == KV_Q8H;
 
     for (int i = 0; i < job->n_tile; i++) {
         const float *k = expand(job->scratch, job->kv_type, job->k[i],
@@ -85,8 +98,12 @@ void attention_scalar(const struct attn_job *job)
             if (n <= 0)
                 continue;
             scores(s, job->q + (size_t)r * job->ldq, k, d);
+            if (q8h)
+                scale_by(s, job->ks[i]);
             a = softmax(s, n < KV_TILE ? (int)n : KV_TILE, job->m + r,
                         job->l + r);
+            if (q8h)
+                scale_by(s, job->vs[i]);
             values(job->o + (size_t)r * (size_t)d, s, a, v, d);
         }
     }

@@ -10,6 +10,8 @@
  *
  * With more than one block of rows a f16 tile is first expanded to f32 in the
  * scratch; with one, every element is used once and is converted on its way.
+ * So is a tile of int8 codes, whose scales enter behind the scores and before
+ * the values: a multiplication for 64 keys of a row, none for an element.
  * Few rows take four vectors of the tile at a time, not two: chains enough
  * to hide the latency of fma.  They are bound by reading the tiles, which
  * lie anywhere: V is fetched during the scores, the next K during the values
@@ -35,31 +37,37 @@ INLINE VF load_kv(const void *p, size_t i, const int kv_type)
 {
     if (kv_type == KV_F16)
         return v_load_f16((const uint16_t *)p + i);
+    if (kv_type == KV_Q8H)
+        return v_load_i8((const int8_t *)p + i);
     return v_load((const float *)p + i);
 }
 
-/* n f16 from element i of the tile to be read next, unless that is NULL */
-INLINE void fetch(const uint16_t *next, int i, int n)
+/* n elements from i on of the tile to be read next, unless that is NULL */
+INLINE void fetch(const void *next, int i, int n, const int kv_type)
 {
-    if (next != NULL)
-        for (int j = 0; j < n; j += 32)
-            _mm_prefetch((const char *)(const void *)(next + i + j),
-                         _MM_HINT_T0);
+    const int size = kv_type == KV_Q8H ? 1 : 2;
+
+    if (next != NULL && (size == 2 || i % 64 == 0))
+        for (int j = 0; j < n * size; j += 64)
+            _mm_prefetch((const char *)next + i * size + j, _MM_HINT_T0);
 }
 
 INLINE VF load_kv_n(const void *p, size_t i, int n, const int kv_type)
 {
     if (kv_type == KV_F16)
         return v_load_f16_n((const uint16_t *)p + i, n);
+    if (kv_type == KV_Q8H)
+        return v_load_i8_n((const int8_t *)p + i, n);
     return v_load_n((const float *)p + i, n);
 }
 
 /*
- * s[r][t] for nr rows and nv vectors of keys from vector v0 on; the tile to
- * be read next is fetched on the way.
+ * s[r][t] for nr rows and nv vectors of keys from vector v0 on, times the
+ * keys' scales unless those are NULL; the tile to be read next is fetched on
+ * the way.
  */
 INLINE void scores(float *s, const float *q, const void *k,
-                   const uint16_t *next, int d_head, int v0,
+                   const float *scale, const void *next, int d_head, int v0,
                    const int kv_type, const int nr, const int nv)
 {
     VF c[MR][4];
@@ -76,7 +84,7 @@ INLINE void scores(float *s, const float *q, const void *k,
     for (int i = 0; i < d_head; i++) {
         VF b[4];
 
-        fetch(next, (v0 * d_head + i * nv) * VW, nv * VW);
+        fetch(next, (v0 * d_head + i * nv) * VW, nv * VW, kv_type);
 #pragma GCC unroll 4
         for (int v = 0; v < nv; v++)
             b[v] = load_kv(k, at[v] + (size_t)i * 16, kv_type);
@@ -92,8 +100,11 @@ INLINE void scores(float *s, const float *q, const void *k,
 #pragma GCC unroll 16
     for (int r = 0; r < nr; r++)
 #pragma GCC unroll 4
-        for (int v = 0; v < nv; v++)
+        for (int v = 0; v < nv; v++) {
+            if (scale != NULL)
+                c[r][v] = v_mul(c[r][v], v_load(scale + (v0 + v) * VW));
             v_store(s + r * KV_TILE + (v0 + v) * VW, c[r][v]);
+        }
 }
 
 /*
@@ -102,7 +113,7 @@ INLINE void scores(float *s, const float *q, const void *k,
  * the given width, of which n channels are left.
  */
 INLINE void values(float *o, int ldo, const float *p, const float *a,
-                   const bool *skip, const void *tile, const uint16_t *next,
+                   const bool *skip, const void *tile, const void *next,
                    size_t at, int width, int n, const int kv_type,
                    const int nr, const int nv)
 {
@@ -119,7 +130,7 @@ INLINE void values(float *o, int ldo, const float *p, const float *a,
         VF b[4];
 
         if (nv > 1)
-            fetch(next, t * nv * VW, nv * VW);
+            fetch(next, t * nv * VW, nv * VW, kv_type);
 #pragma GCC unroll 4
         for (int j = 0; j < nv; j++)
             b[j] = nv > 1 ? load_kv(tile, at + (size_t)(j * VW % 32 +
@@ -169,14 +180,16 @@ INLINE float row_max(float *row, int64_t n)
     return v_hmax(top);
 }
 
-/* row = exp2(row - m); returns the sum */
-INLINE float row_exp(float *row, float m)
+/* row = exp2(row - m), times the scales unless those are NULL; returns the
+ * sum without them */
+INLINE float row_exp(float *row, float m, const float *scale)
 {
     VF v[TV], lane[GV];
 
     for (int j = 0; j < TV; j++) {
         v[j] = v_exp2(v_sub(v_load(row + j * VW), v_set1(m)));
-        v_store(row + j * VW, v[j]);
+        v_store(row + j * VW,
+                scale != NULL ? v_mul(v[j], v_load(scale + j * VW)) : v[j]);
     }
     for (int j = 0; j < GV; j++)
         lane[j] = v_add(v_add(v_add(v[j], v[GV + j]), v[2 * GV + j]),
@@ -190,7 +203,7 @@ INLINE float row_exp(float *row, float m)
  * the rows, so that the chains of several rows overlap.
  */
 static void softmax(float *s, const struct attn_job *job, int r0, int nr,
-                    int64_t key0, float *a, bool *skip)
+                    int64_t key0, const float *scale, float *a, bool *skip)
 {
     float mn[MR_PAD], mo[MR_PAD], sum[MR_PAD], lo[MR_PAD];
 
@@ -217,7 +230,7 @@ static void softmax(float *s, const struct attn_job *job, int r0, int nr,
     }
     for (int r = 0; r < nr; r++)
         if (!skip[r])
-            sum[r] = row_exp(s + r * KV_TILE, mn[r]);
+            sum[r] = row_exp(s + r * KV_TILE, mn[r], scale);
     for (int r = 0; r < nr; r += VW) {
         VF f = v_exp2(v_sub(v_load(mo + r), v_load(mn + r)));
 
@@ -231,11 +244,20 @@ static void softmax(float *s, const struct attn_job *job, int r0, int nr,
         }
 }
 
-/* nr rows from r0 over one tile; next: K of the tile after it, or NULL */
+/* A tile as a block of rows reads it. */
+struct tile {
+    const void  *k, *v;
+    const void  *next;       /* K of the tile after it, or NULL */
+    const float *ks, *vs;    /* [64] scales, or NULL */
+};
+
+/* nr rows from r0 over one tile */
 INLINE void block(const struct attn_job *job, int r0, int64_t key0,
-                  const void *k, const void *v, const uint16_t *next,
-                  const float *q, float *s, const int kv_type, const int nr)
+                  const struct tile *tile, const float *q, float *s,
+                  const int kv_type, const int nr)
 {
+    const void *k = tile->k, *v = tile->v, *next = tile->next;
+    const size_t size = kv_type == KV_Q8H ? 1 : 2;    /* where next is set */
     const int d = job->d_head, full = d / 32 * 32;
     const int wide = nr * 4 <= ACC_REGS ? 4 : 2;
     float *o = job->o + (size_t)r0 * (size_t)d;
@@ -244,12 +266,13 @@ INLINE void block(const struct attn_job *job, int r0, int64_t key0,
     int c = 0;
 
     for (int j = 0; j < TV; j += wide)
-        scores(s, q + r0 * QS, k, next != NULL ? v : NULL, d, j, kv_type, nr,
-               wide);
-    softmax(s, job, r0, nr, key0, a, skip);
+        scores(s, q + r0 * QS, k, tile->ks, next != NULL ? v : NULL, d, j,
+               kv_type, nr, wide);
+    softmax(s, job, r0, nr, key0, tile->vs, a, skip);
     for (; wide == 4 && c + 4 * VW <= full; c += 4 * VW)
         values(o + c, d, s, a, skip, v,
-               next != NULL ? next + c * KV_TILE : NULL,
+               next != NULL ? (const char *)next + size * (size_t)c * KV_TILE
+                            : NULL,
                (size_t)(c * KV_TILE), 32, 0, kv_type, nr, 4);
     for (; c < full; c += 2 * VW)
         values(o + c, d, s, a, skip, v, NULL,
@@ -264,14 +287,16 @@ INLINE void block(const struct attn_job *job, int r0, int64_t key0,
 #define BLOCK_CASE(n)                                              \
     case n:                                                        \
         if (kv_type == KV_F16)                                     \
-            block(job, r0, key0, k, v, next, q, s, KV_F16, n);             \
+            block(job, r0, key0, tile, q, s, KV_F16, n);           \
+        else if (kv_type == KV_Q8H)                                \
+            block(job, r0, key0, tile, q, s, KV_Q8H, n);           \
         else                                                       \
-            block(job, r0, key0, k, v, NULL, q, s, KV_F32, n);             \
+            block(job, r0, key0, tile, q, s, KV_F32, n);           \
         break
 
 static void block_any(const struct attn_job *job, int r0, int64_t key0,
-                      const void *k, const void *v, const uint16_t *next,
-                      const float *q, float *s, int kv_type, int nr)
+                      const struct tile *tile, const float *q, float *s,
+                      int kv_type, int nr)
 {
     switch (nr) {
     BLOCK_CASE(1);
@@ -296,11 +321,24 @@ static void block_any(const struct attn_job *job, int r0, int64_t key0,
 _Static_assert(MR_PAD * KV_TILE + 2 * D_MAX * KV_TILE + ATTN_ROWS * QS <=
                ATTN_SCRATCH, "the scratch is too small");
 
-static const float *expand(float *out, const uint16_t *tile, int n)
+static const float *expand(float *out, const void *tile, int n, int kv_type)
 {
-    for (int i = 0; i < n; i += VW)
-        v_store(out + i, v_load_f16(tile + i));
+    if (kv_type == KV_Q8H)
+        for (int i = 0; i < n; i += VW)
+            v_store(out + i, v_load_i8((const int8_t *)tile + i));
+    else
+        for (int i = 0; i < n; i += VW)
+            v_store(out + i, v_load_f16((const uint16_t *)tile + i));
     return out;
+}
+
+/* Does any of n rows see a key from key0 on? */
+static bool any_sees(const int32_t *last, int n, int64_t key0)
+{
+    for (int r = 0; r < n; r++)
+        if (last[r] >= key0)
+            return true;
+    return false;
 }
 
 static void attention(const struct attn_job *job)
@@ -308,35 +346,40 @@ static void attention(const struct attn_job *job)
     int n = job->d_head * KV_TILE, n_block = (job->n_row + MR - 1) / MR;
     float *s = job->scratch, *kf = s + MR_PAD * KV_TILE;
     float *vf = kf + D_MAX * KV_TILE, *q = vf + D_MAX * KV_TILE;
+    float scale[2 * KV_TILE];
 
     for (int r = 0; r < job->n_row; r++)
         memcpy(q + r * QS, job->q + (size_t)r * job->ldq,
                (size_t)job->d_head * sizeof *q);
     for (int i = 0; i < job->n_tile; i++) {
         int64_t key0 = job->key0 + (int64_t)KV_TILE * i;
-        const void *k = job->k[i], *v = job->v[i];
-        const void *next = n_block == 1 && i + 1 < job->n_tile ? job->k[i + 1]
-                                                               : NULL;
-        int kv_type = job->kv_type, seen = 0;
+        struct tile t = { job->k[i], job->v[i], NULL, NULL, NULL };
+        int kv_type = job->kv_type;
 
-        for (int r = 0; r < job->n_row; r++)
-            seen += job->last[r] >= key0;
-        if (seen == 0)
+        if (!any_sees(job->last, job->n_row, key0))
             continue;
-        if (kv_type == KV_F16 && n_block > 1) {
-            k = expand(kf, k, n);
-            v = expand(vf, v, n);
+        if (kv_type == KV_Q8H) {
+            t.ks = expand(scale, job->ks[i], KV_TILE, KV_F16);
+            t.vs = expand(scale + KV_TILE, job->vs[i], KV_TILE, KV_F16);
+        }
+        if (n_block > 1 && kv_type != KV_F32) {
+            t.k = expand(kf, t.k, n, kv_type);
+            t.v = expand(vf, t.v, n, kv_type);
             kv_type = KV_F32;
+        }
+        if (n_block == 1 && kv_type != KV_F32 && i + 1 < job->n_tile) {
+            t.next = job->k[i + 1];
+            if (kv_type == KV_Q8H) {
+                fetch(job->ks[i + 1], 0, KV_TILE, KV_F16);
+                fetch(job->vs[i + 1], 0, KV_TILE, KV_F16);
+            }
         }
         for (int b = 0; b < n_block; b++) {
             int r0 = job->n_row * b / n_block;
             int r1 = job->n_row * (b + 1) / n_block;
 
-            seen = 0;
-            for (int r = r0; r < r1; r++)
-                seen += job->last[r] >= key0;
-            if (seen)
-                block_any(job, r0, key0, k, v, next, q, s, kv_type, r1 - r0);
+            if (any_sees(job->last + r0, r1 - r0, key0))
+                block_any(job, r0, key0, &t, q, s, kv_type, r1 - r0);
         }
     }
 }

@@ -31,6 +31,11 @@ void   swiglu_avx2(float *y, const float *g, const float *u, size_t n);
 void   add_avx2(float *y, const float *x, size_t n);
 bool   kvstore_avx2(int kv_type, void *k_tile, void *v_tile, int t,
                    const float *k, const float *v, int d_head);
+bool   q8h_avx2_encode(int8_t *code, uint16_t *scale, const float *x,
+                        const float *f, int d_head);
+void   q8h_avx2_decode(float *x, const int8_t *code, uint16_t scale,
+                        const float *f, int d_head);
+void   q8h_avx2_rotate(float *x, const float *f, int n_row, int d_head);
 void   attention_avx2(const struct attn_job *job);
 void   attention_avx2_merge(float *m, float *l, float *o, const float *m2,
                            const float *l2, const float *o2, int n_row,

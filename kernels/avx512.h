@@ -25,6 +25,11 @@ void   rope_avx512(float *x, int n_head, int d_head, const float *cos,
                 const float *sin, float scale);
 void   swiglu_avx512(float *y, const float *g, const float *u, size_t n);
 void   add_avx512(float *y, const float *x, size_t n);
+bool   q8h_avx512_encode(int8_t *code, uint16_t *scale, const float *x,
+                          const float *f, int d_head);
+void   q8h_avx512_decode(float *x, const int8_t *code, uint16_t scale,
+                          const float *f, int d_head);
+void   q8h_avx512_rotate(float *x, const float *f, int n_row, int d_head);
 void   attention_avx512(const struct attn_job *job);
 void   attention_avx512_merge(float *m, float *l, float *o, const float *m2,
                            const float *l2, const float *o2, int n_row,

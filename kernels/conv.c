@@ -52,6 +52,13 @@ uint16_t f32_to_f16(float f)
     return (uint16_t)(sign | (a - 0x38000000) >> 13);
 }
 
+uint16_t f32_to_f16_up(float f)
+{
+    uint16_t h = f32_to_f16(f);
+
+    return f16_to_f32(h) < f ? (uint16_t)(h + 1) : h;
+}
+
 float bf16_to_f32(uint16_t h)
 {
     return bits_float((uint32_t)h << 16);

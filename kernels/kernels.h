@@ -128,6 +128,18 @@ static inline const uint8_t *kmat_row(const struct kmat *w, int r)
  *                               is not 0: it starts at c/32*64*32 and is
  *                               [64][d_head % 32]
  * Unused positions are zero.  d_head is a multiple of 8.
+ *
+ * KV_Q8H: the same places, int8 codes; a tile's 64 f16 scales lie elsewhere.
+ *
+ *   hadamard(x): in every block of n channels, n the largest power of two
+ *     that divides d_head, for h = 1, 2, 4 .. n / 2, for every i of the block
+ *     with (i & h) = 0: a = x[i], b = x[i + h], x[i] = a + b, x[i + h] = a - b
+ *   r = 2^-floor(log2(n) / 2), r' = 1 / (n * r): powers of two, so that both
+ *     are exact; hadamard(hadamard(x) * r) * r' = x but for rounding
+ *   f [d_head], positive: the factors of K's channels; V has none
+ *
+ * K is kept as hadamard(k / f) * r and read with hadamard(q * f) * r', V as
+ * hadamard(v) * r; what attention makes of it is o = hadamard(o) * r'.
  */
 enum { KV_F16 = 1, KV_F32 = 0, KV_Q8H = 2 };
 #define KV_TILE 64
@@ -152,6 +164,9 @@ enum { KV_F16 = 1, KV_F32 = 0, KV_Q8H = 2 };
  *   o[c]  = o[c] * a, then chain over t ascending of fmaf(p[t], v[t][c], o)
  *   m     = mn
  * q is already multiplied by log2(e) / sqrt(d_head).
+ * KV_Q8H: k and v are the codes, and s[t] = s[t] * ks[t] behind its chain,
+ * p[t] = p[t] * vs[t] behind the sum of p; q, o and v are in the domain that
+ * q8h_rotate turns to and from.
  * ref: |out - ref| <= 1e-6 * (1 + max |s|) * max |v|
  */
 struct attn_job {
@@ -163,6 +178,7 @@ struct attn_job {
     int                n_tile;
     int32_t            key0;       /* position of the first tile's key 0  */
     const void *const *k, *const *v;   /* [n_tile] tiles                  */
+    const void *const *ks, *const *vs; /* KV_Q8H: [n_tile] f16 scales [64] */
     float             *m, *l;      /* [n_row]                             */
     float             *o;          /* [n_row, d_head]                     */
     float             *scratch;    /* ATTN_SCRATCH floats, 64-aligned     */
@@ -264,6 +280,26 @@ struct kernels {
      */
     bool (*kv_store)(int kv_type, void *k_tile, void *v_tile, int t,
                      const float *k, const float *v, int d_head);
+    /*
+     * One row of K (f: its factors) or V (f: NULL) to codes in the order of
+     * its channels, and back.
+     *   y = hadamard(x / f) * r;  scale = the smallest f16 that is not below
+     *   max |y| / 127;  code = y * (1 / scale) to nearest even, 0 where scale
+     *   is 0;  x = (hadamard(code * scale) * r') * f
+     * Returns false when y is not finite or the scale does not fit f16; the
+     * code is then unspecified.
+     * ref: |code * scale - y| <= scale * (1/2 + 2^-10) + 1e-6 * r * sum |x/f|
+     */
+    bool (*q8h_encode)(int8_t *code, uint16_t *scale, const float *x,
+                       const float *f, int d_head);
+    void (*q8h_decode)(float *x, const int8_t *code, uint16_t scale,
+                       const float *f, int d_head);
+    /*
+     * Per row of d_head, in place: queries (f: the factors of their K head)
+     * into the domain of the codes, x = hadamard(x * f) * r'; and what comes
+     * of V (f: NULL) out of it, x = hadamard(x) * r'.
+     */
+    void (*q8h_rotate)(float *x, const float *f, int n_row, int d_head);
     void (*attn)(const struct attn_job *job);
     /*
      * Merge span state (m2, l2, o2) into (m, l, o), per row:
@@ -349,5 +385,14 @@ void rope_table(float *cos, float *sin, int32_t pos, const float *inv_freq,
 float    f16_to_f32(uint16_t h);
 uint16_t f32_to_f16(float f);
 float    bf16_to_f32(uint16_t h);
+/* The smallest f16 that is not below f; f >= 0. */
+uint16_t f32_to_f16_up(float f);
+
+/* n, r and r' of codec q8h. */
+struct q8h_block {
+    int   n;
+    float r, inverse;
+};
+struct q8h_block q8h_block(int d_head);
 
 #endif

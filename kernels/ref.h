@@ -29,6 +29,11 @@ void   swiglu_ref(float *y, const float *g, const float *u, size_t n);
 void   add_ref(float *y, const float *x, size_t n);
 bool   kvstore_ref(int kv_type, void *k_tile, void *v_tile, int t,
                    const float *k, const float *v, int d_head);
+bool   q8h_ref_encode(int8_t *code, uint16_t *scale, const float *x,
+                       const float *f, int d_head);
+void   q8h_ref_decode(float *x, const int8_t *code, uint16_t scale,
+                       const float *f, int d_head);
+void   q8h_ref_rotate(float *x, const float *f, int n_row, int d_head);
 void   attention_ref(const struct attn_job *job);
 void   attention_ref_merge(float *m, float *l, float *o, const float *m2,
                            const float *l2, const float *o2, int n_row,

@@ -75,6 +75,11 @@ void   rmsnorm_scalar(float *y, size_t ldy, const float *x, size_t ldx,
 void   rope_scalar(float *x, int n_head, int d_head, const float *cos,
                    const float *sin, float scale);
 void   swiglu_scalar(float *y, const float *g, const float *u, size_t n);
+bool   q8h_scalar_encode(int8_t *code, uint16_t *scale, const float *x,
+                          const float *f, int d_head);
+void   q8h_scalar_decode(float *x, const int8_t *code, uint16_t scale,
+                          const float *f, int d_head);
+void   q8h_scalar_rotate(float *x, const float *f, int n_row, int d_head);
 void   attention_scalar(const struct attn_job *job);
 void   attention_scalar_merge(float *m, float *l, float *o, const float *m2,
                               const float *l2, const float *o2, int n_row,

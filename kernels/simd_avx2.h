@@ -11,6 +11,7 @@
 #define KERNELS_SIMD_AVX2_H
 
 #include <immintrin.h>
+#include <stdbool.h>
 
 #include "kernels/exp2.h"
 #include "kernels/kernels.h"
@@ -59,6 +60,55 @@ INLINE VF v_load_f16_n(const uint16_t *p, int n)
 {
     (void)n;
     return v_load_f16(p);
+}
+
+INLINE VF v_load_i8(const int8_t *p)
+{
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(
+        _mm_loadl_epi64((const __m128i *)(const void *)p)));
+}
+/* n is VW here too, and below */
+INLINE VF v_load_i8_n(const int8_t *p, int n)
+{
+    (void)n;
+    return v_load_i8(p);
+}
+/* to nearest even; |v| <= 127 */
+INLINE void v_store_i8_n(int8_t *p, VF v, int n)
+{
+    __m256i i = _mm256_cvtps_epi32(v);
+    __m128i h = _mm_packs_epi32(_mm256_castsi256_si128(i),
+                                _mm256_extracti128_si256(i, 1));
+
+    (void)n;
+    _mm_storel_epi64((__m128i *)(void *)p, _mm_packs_epi16(h, h));
+}
+INLINE VF v_abs(VF v)
+{
+    return _mm256_andnot_ps(v_set1(-0.0f), v);
+}
+INLINE bool v_all_finite(VF v)
+{
+    VF ok = _mm256_cmp_ps(v_abs(v), v_set1(3.40282347e+38f), _CMP_LE_OQ);
+
+    return _mm256_movemask_ps(ok) == 0xff;
+}
+/* lane i <-> lane i ^ h, h = 1, 2, 4 */
+INLINE VF v_swap(VF v, int h)
+{
+    return h == 1 ? _mm256_permute_ps(v, 0xb1)
+         : h == 2 ? _mm256_permute_ps(v, 0x4e)
+                  : _mm256_permute2f128_ps(v, v, 0x01);
+}
+/* lanes i with i & h negated */
+INLINE VF v_negate_upper(VF v, int h)
+{
+    __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    __m256i upper = _mm256_and_si256(lane, _mm256_set1_epi32(h));
+    __m256i sign = _mm256_slli_epi32(
+        _mm256_cmpgt_epi32(upper, _mm256_setzero_si256()), 31);
+
+    return _mm256_xor_ps(v, _mm256_castsi256_ps(sign));
 }
 
 INLINE VF v_exp2(VF x)

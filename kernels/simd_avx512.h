@@ -5,6 +5,7 @@
 #define KERNELS_SIMD_AVX512_H
 
 #include <immintrin.h>
+#include <stdbool.h>
 
 #include "kernels/exp2.h"
 #include "kernels/kernels.h"
@@ -50,6 +51,47 @@ INLINE VF v_load_f16(const uint16_t *p)
 INLINE VF v_load_f16_n(const uint16_t *p, int n)
 {
     return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(v_mask(n), p));
+}
+
+INLINE VF v_load_i8(const int8_t *p)
+{
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(
+        _mm_loadu_si128((const __m128i *)(const void *)p)));
+}
+INLINE VF v_load_i8_n(const int8_t *p, int n)
+{
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(
+        _mm_maskz_loadu_epi8(v_mask(n), p)));
+}
+/* to nearest even; |v| <= 127 */
+INLINE void v_store_i8_n(int8_t *p, VF v, int n)
+{
+    _mm512_mask_cvtepi32_storeu_epi8(p, v_mask(n), _mm512_cvtps_epi32(v));
+}
+INLINE VF v_abs(VF v)
+{
+    return _mm512_abs_ps(v);
+}
+INLINE bool v_all_finite(VF v)
+{
+    return _mm512_cmp_ps_mask(v_abs(v), v_set1(3.40282347e+38f),
+                              _CMP_LE_OQ) == 0xffff;
+}
+/* lane i <-> lane i ^ h, h = 1, 2, 4, 8 */
+INLINE VF v_swap(VF v, int h)
+{
+    return h == 1 ? _mm512_permute_ps(v, 0xb1)
+         : h == 2 ? _mm512_permute_ps(v, 0x4e)
+         : h == 4 ? _mm512_shuffle_f32x4(v, v, 0xb1)
+                  : _mm512_shuffle_f32x4(v, v, 0x4e);
+}
+/* lanes i with i & h negated */
+INLINE VF v_negate_upper(VF v, int h)
+{
+    const __mmask16 upper = h == 1 ? 0xaaaa : h == 2 ? 0xcccc
+                          : h == 4 ? 0xf0f0 : 0xff00;
+
+    return _mm512_mask_xor_ps(v, upper, v, v_set1(-0.0f));
 }
 
 INLINE VF v_exp2(VF x)

@@ -17,6 +17,10 @@
  * session they belong to: in the span where the prefix ends the rows' state
  * is continued, session by session, over that session's private tiles.
  *
+ * A prefix of codes (q8h) is walked with turned queries, and what its tiles
+ * add up to in a span is turned back before private tiles continue: the two
+ * never share an accumulator.  It is then a state like any other.
+ *
  * Queries lie as [kv_head][row * group + head_in_group][d_head], so a block
  * of rows is one matrix.
  */
@@ -59,13 +63,16 @@ static int block_tokens(const struct cpu *c)
     return ATTN_ROWS / c->group;
 }
 
-/* Walk tiles [t0, t1) for rows [r0, r1), continuing their state. */
+/* Walk tiles [t0, t1), all of the prefix or all private, for rows [r0, r1),
+ * continuing their state. */
 static void walk(const struct attn_pass *a, struct cpu_thread *th, int head,
                  const struct kvcache *kv, int t0, int t1, int r0, int r1,
                  float *m, float *l, float *o)
 {
     const struct cpu *c = a->c;
     const void *k[KV_SPAN_TILES], *v[KV_SPAN_TILES];
+    const void *ks[KV_SPAN_TILES], *vs[KV_SPAN_TILES];
+    bool codes = t0 < kv->n_shared && prefix_is_q8h(kv->prefix);
     struct attn_job j;
 
     if (t0 >= t1)
@@ -73,12 +80,16 @@ static void walk(const struct attn_pass *a, struct cpu_thread *th, int head,
     for (int t = t0; t < t1; t++) {
         k[t - t0] = kvcache_any_tile(kv, a->layer, 0, head, t);
         v[t - t0] = kvcache_any_tile(kv, a->layer, 1, head, t);
+        if (codes) {
+            ks[t - t0] = prefix_scales(kv->prefix, a->layer, 0, head, t);
+            vs[t - t0] = prefix_scales(kv->prefix, a->layer, 1, head, t);
+        }
     }
     size_t row0 = (size_t)r0 * (size_t)c->group;
-    j.kv_type = c->kv_type;
+    j.kv_type = codes ? KV_Q8H : c->kv_type;
     j.d_head = c->cfg->d_head;
     j.n_row = (r1 - r0) * c->group;
-    j.q = c->q + ((size_t)head * (size_t)c->base.max_row *
+    j.q = (codes ? c->turned : c->q) + ((size_t)head * (size_t)c->base.max_row *
                       (size_t)c->group +
                   row0) *
                      (size_t)c->cfg->d_head;
@@ -88,11 +99,15 @@ static void walk(const struct attn_pass *a, struct cpu_thread *th, int head,
     j.key0 = t0 * KV_TILE;
     j.k = k;
     j.v = v;
+    j.ks = ks;
+    j.vs = vs;
     j.m = m;
     j.l = l;
     j.o = o;
     j.scratch = th->attn;
     c->k->attn(&j);
+    if (codes)
+        c->k->q8h_rotate(o, NULL, j.n_row, j.d_head);
 }
 
 /*

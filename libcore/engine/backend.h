@@ -99,6 +99,11 @@ struct backend_ops {
     cag_status (*kv_import)(struct backend_kv *kv, const cag_kvc *k,
                             int n_tok, cag_error *err);
 
+    /* Codec q8h, engine/session.h; NULL where a device cannot. */
+    cag_status (*kv_gather)(struct backend_kv *kv, int from, cag_error *err);
+    cag_status (*kv_balance)(struct backend_kv *kv, int n_tok,
+                             cag_error *err);
+
     /* K and V of all rows, and the logits asked for.  After an error the
      * caller truncates the timelines it named. */
     cag_status (*forward)(struct backend *b, const struct forward_req *req,

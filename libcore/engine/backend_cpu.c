@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "engine/forward.h"
+#include "engine/kv_q8h.h"
 #include "engine/kvcache.h"
 #include "util/error.h"
 #include "util/mem.h"
@@ -83,6 +84,7 @@ static void carve_all(struct cpu *c, struct carve *cv)
     c->h = carve(cv, n, (size_t)cfg->d_model, sizeof(float));
     c->qkv = carve(cv, n, (size_t)c->d_qkv, sizeof(float));
     c->q = carve(cv, n, (size_t)c->d_q, sizeof(float));
+    c->turned = carve(cv, n, (size_t)c->d_q, sizeof(float));
     c->att = carve(cv, n, (size_t)c->d_q, sizeof(float));
     c->gate = carve(cv, n, (size_t)cfg->d_ff, sizeof(float));
     c->up = carve(cv, n, (size_t)cfg->d_ff, sizeof(float));
@@ -244,6 +246,19 @@ static cag_status cpu_kv_import(struct backend_kv *kv, const cag_kvc *k,
                           cpu_of(kv->backend)->pool, err);
 }
 
+static cag_status cpu_kv_gather(struct backend_kv *kv, int from,
+                                cag_error *err)
+{
+    return kv_q8h_gather((struct kvcache *)kv, from, err);
+}
+
+static cag_status cpu_kv_balance(struct backend_kv *kv, int n_tok,
+                                 cag_error *err)
+{
+    return kv_q8h_balance((struct kvcache *)kv, n_tok,
+                          cpu_of(kv->backend)->pool, err);
+}
+
 static cag_status cpu_forward(struct backend *b,
                               const struct forward_req *req, cag_error *err)
 {
@@ -266,6 +281,8 @@ static const struct backend_ops cpu_ops = {
     .kv_room = cpu_kv_room,
     .kv_export = cpu_kv_export,
     .kv_import = cpu_kv_import,
+    .kv_gather = cpu_kv_gather,
+    .kv_balance = cpu_kv_balance,
     .forward = cpu_forward,
 };
 

@@ -45,6 +45,7 @@ struct cpu {
     float *h;              /* [max_row, d_model] after a norm */
     float *qkv;            /* [max_row, d_qkv] */
     float *q;              /* [n_kv_head][max_row, group, d_head] */
+    float *turned;         /* the same, as codes of q8h want them */
     float *att;            /* [max_row, d_q] */
     float *gate, *up;      /* [max_row, d_ff] */
     float *cos, *sin;      /* [max_row, d_head / 2] */

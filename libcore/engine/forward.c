@@ -27,6 +27,7 @@
 #include <string.h>
 
 #include "engine/attend.h"
+#include "engine/kv_q8h.h"
 #include "engine/kvcache.h"
 #include "engine/sampler.h"
 #include "util/error.h"
@@ -363,8 +364,15 @@ static void rotate_row(struct pass *p, int t)
     c->k->rope(q, cfg->n_head, d, cs, sn, c->q_scale);
     c->k->rope(k, cfg->n_kv_head, d, cs, sn, 1.0f);
     for (int h = 0; h < cfg->n_kv_head; h++) {
-        memcpy(c->q + ((size_t)h * (size_t)c->base.max_row + (size_t)t) * n,
-               q + (size_t)h * n, n * sizeof *q);
+        size_t at = ((size_t)h * (size_t)c->base.max_row + (size_t)t) * n;
+
+        memcpy(c->q + at, q + (size_t)h * n, n * sizeof *q);
+        if (prefix_is_q8h(kv->prefix)) {
+            memcpy(c->turned + at, q + (size_t)h * n, n * sizeof *q);
+            c->k->q8h_rotate(c->turned + at,
+                             prefix_factors(kv->prefix, p->layer, h),
+                             c->group, d);
+        }
         if (!c->k->kv_store(c->kv_type,
                             kvcache_tile(kv, p->layer, 0, h, pos / KV_TILE),
                             kvcache_tile(kv, p->layer, 1, h, pos / KV_TILE),
@@ -391,6 +399,18 @@ static void run_rows(struct pass *p, pool_fn *fn)
         fn(p, 0, 0, p->n_row);
     else
         pool_run(p->c->pool, fn, p, p->n_row, 8);
+}
+
+/* A build with codec q8h wants to know the spread of the last queries. */
+static void watch_rows(const struct pass *p)
+{
+    const struct cpu *c = p->c;
+    size_t n = (size_t)c->group * (size_t)c->cfg->d_head;
+
+    for (int t = 0; t < p->n_row; t++)
+        kv_q8h_watch((struct kvcache *)p->row[t].kv, p->layer, p->row[t].pos,
+                     c->q + (size_t)t * n, (size_t)c->base.max_row * n,
+                     c->group);
 }
 
 /* --------------------------------------------------------------- a layer */
@@ -420,6 +440,7 @@ static cag_status layer_kv(struct pass *p, cag_error *err)
     stage_run(&st);
     product_run(&pr);
     run_rows(p, rotate_range);
+    watch_rows(p);
     int bad = atomic_load(&p->bad_row);
     if (bad == INT_MAX)
         return CAG_OK;

@@ -6,6 +6,9 @@
  *   tile  n_shared ..       private; the first holds a copy of the prefix's
  *                           last, partial tile (at most 63 tokens)
  *
+ * Codes of q8h are copied decoded: a tile has one kind of element, and its
+ * rest is for what is computed here.
+ *
  * Private tiles lie in slabs of one span (16 tiles) for all layers and
  * heads, [layer][kv_head][tile]{K, V}: attention walks tiles of one head.
  * All slabs are allocated when the timeline is made, as zero pages the
@@ -20,6 +23,7 @@
 
 #include <string.h>
 
+#include "engine/kv_q8h.h"
 #include "util/mem.h"
 
 struct kv_slab {
@@ -93,6 +97,7 @@ void kvcache_free(struct kvcache *kv)
     for (int i = 0; kv->slab != NULL && i < kv->n_slab; i++)
         mem_free(kv->slab[i].mem);
     mem_free(kv->slab);
+    kv_q8h_free(kv);
     mem_free(kv);
 }
 
@@ -135,6 +140,7 @@ void tile_clear(uint8_t *k, uint8_t *v, int elem, int d_head, int slot)
 
 void kvcache_truncate(struct kvcache *kv, int n_tok)
 {
+    kv_q8h_truncate(kv, n_tok);
     if (kv->n_dirty <= n_tok)
         return;
     for (int t = n_tok / KV_TILE; t * KV_TILE < kv->n_dirty; t++) {
@@ -148,6 +154,14 @@ void kvcache_truncate(struct kvcache *kv, int n_tok)
     kv->n_dirty = n_tok;
 }
 
+/* No build writes that, but a file can say it. */
+static cag_status too_large(const cag_kvc *k, int layer, cag_error *err)
+{
+    return cag_fail(err, CAG_E_UNSUPPORTED, cag_kvc_get_info(k)->path, -1,
+                    "layer %d: a decoded key or value does not fit f16",
+                    layer);
+}
+
 cag_status kvcache_ready(struct kvcache *kv, int layer, cag_error *err)
 {
     if (kv->prefix == NULL || layer < kv->n_layer_ready)
@@ -159,6 +173,12 @@ cag_status kvcache_ready(struct kvcache *kv, int layer, cag_error *err)
     for (int h = 0; slot != 0 && h < kv->n_kv_head; h++) {
         uint8_t *k = kvcache_tile(kv, layer, 0, h, t);
         uint8_t *v = kvcache_tile(kv, layer, 1, h, t);
+        if (prefix_is_q8h(kv->prefix)) {
+            if (!prefix_decode(kv->prefix, layer, h, t, slot, kv->kv_type, k,
+                               v))
+                return too_large(kv->prefix->kvc, layer, err);
+            continue;      /* what lies behind was never written */
+        }
         memcpy(k, prefix_tile(kv->prefix, layer, 0, h, t), kv->tile_bytes);
         memcpy(v, prefix_tile(kv->prefix, layer, 1, h, t), kv->tile_bytes);
         /* the file's word that the rest is zero is not enough here */
@@ -173,7 +193,8 @@ static cag_status check_shape(const struct kvcache *kv,
                               cag_error *err)
 {
     if (s->n_layer == kv->n_layer && s->n_kv_head == kv->n_kv_head &&
-        s->d_head == kv->d_head && s->elem_bytes == elem_bytes(kv))
+        s->d_head == kv->d_head &&
+        (s->elem_bytes == elem_bytes(kv) || kvc_is_q8h(s)))
         return CAG_OK;
     return cag_fail(err, CAG_E_MISMATCH, path, -1,
                     "the cache is %d layers x %d heads x %d at f%d, the "
@@ -192,6 +213,11 @@ cag_status kvcache_export(const struct kvcache *kv,
 
     if (st != CAG_OK)
         return st;
+    if (prefix_is_q8h(kv->prefix))
+        return cag_fail(err, CAG_E_USAGE, NULL, -1,
+                        "K and V of a q8h prefix cannot be exported");
+    if (kvc_is_q8h(shape))
+        return kv_q8h_export(kv, shape, layer, chunk, dst, err);
     /* loading is not thread-safe, so it is not done here */
     if (kv->prefix != NULL && layer >= kv->n_layer_ready)
         return cag_fail(err, CAG_E_USAGE, NULL, -1,
@@ -240,6 +266,13 @@ static cag_status import_chunk(const struct import_job *j, int item,
                 break;
             uint8_t *k = kvcache_tile(kv, layer, 0, h, tile0 + i);
             uint8_t *v = kvcache_tile(kv, layer, 1, h, tile0 + i);
+            if (kvc_is_q8h(j->shape)) {
+                if (!kv_q8h_tile(j->shape, raw, chunk, h, i,
+                                 left < KV_TILE ? left : KV_TILE,
+                                 kv->kv_type, k, v))
+                    return too_large(j->kvc, layer, err);
+                continue;
+            }
             memcpy(k, raw + kvc_tile_off(j->shape, chunk, 0, h, i),
                    kv->tile_bytes);
             memcpy(v, raw + kvc_tile_off(j->shape, chunk, 1, h, i),

@@ -12,6 +12,7 @@
 #define KV_SPAN_TILES (KV_SPAN / KV_TILE)
 
 struct kv_slab;
+struct kv_q8h;
 struct kvcache {
     struct backend_kv base;
     struct prefix    *prefix;      /* or NULL */
@@ -25,6 +26,7 @@ struct kvcache {
     int               n_layer_ready;
     int               n_slab;
     struct kv_slab   *slab;        /* private tiles, a span's worth each */
+    struct kv_q8h    *q8h;         /* of a build with that codec, or NULL */
 };
 
 cag_status kvcache_new(struct backend *b, struct prefix *p, int n_layer,
@@ -34,7 +36,7 @@ void       kvcache_free(struct kvcache *kv);
 void       kvcache_truncate(struct kvcache *kv, int n_tok);
 
 /* Before a pass touches a layer: its prefix chunks are loaded and the last,
- * partial prefix tile is copied. */
+ * partial prefix tile is copied (decoded, where it is codes). */
 cag_status kvcache_ready(struct kvcache *kv, int layer, cag_error *err);
 
 /* A private tile (tile >= n_shared); writable. */

@@ -133,6 +133,10 @@ cag_status cuda_prefix_new(struct backend *b, const cag_kvc *k, int n_tok,
     struct cuda_prefix *p;
     cag_status st;
 
+    if (kvc_is_q8h(s))
+        return cag_fail(err, CAG_E_UNSUPPORTED, cag_kvc_get_info(k)->path, -1,
+                        "a GPU does not read codec q8h yet: use --device cpu, "
+                        "or build the cache with --codec f16");
     if (s->elem_bytes != 2)
         return cag_fail(err, CAG_E_MISMATCH, cag_kvc_get_info(k)->path, -1,
                         "the cache holds K and V as f%d, a GPU computes with "

@@ -14,6 +14,7 @@
 
 #include <string.h>
 
+#include "engine/kv_q8h.h"
 #include "util/mem.h"
 
 cag_status prefix_new(struct backend *b, const cag_kvc *k, int n_tok,
@@ -24,7 +25,7 @@ cag_status prefix_new(struct backend *b, const cag_kvc *k, int n_tok,
     const char *path = cag_kvc_get_info(k)->path;
     struct prefix *p;
 
-    if (s->elem_bytes != (kv_f32 ? 4 : 2))
+    if (!kvc_is_q8h(s) && s->elem_bytes != (kv_f32 ? 4 : 2))
         return cag_fail(err, CAG_E_MISMATCH, path, -1,
                         "the cache holds K and V as f%d, the engine computes "
                         "with f%d",
@@ -42,7 +43,12 @@ cag_status prefix_new(struct backend *b, const cag_kvc *k, int n_tok,
                                sizeof *p->chunk);
     p->buf = mem_alloc_array((size_t)s->n_layer, sizeof *p->buf);
     p->ready = mem_alloc_array((size_t)s->n_layer, 1);
-    if (p->chunk == NULL || p->buf == NULL || p->ready == NULL) {
+    if (kvc_is_q8h(s))
+        p->factor = mem_alloc_array((size_t)s->n_layer *
+                                        (size_t)s->n_kv_head,
+                                    (size_t)s->d_head * sizeof *p->factor);
+    if (p->chunk == NULL || p->buf == NULL || p->ready == NULL ||
+        (kvc_is_q8h(s) && p->factor == NULL)) {
         prefix_free(&p->base);
         return cag_fail_nomem(err, "prefix");
     }
@@ -61,6 +67,7 @@ void prefix_free(struct backend_prefix *base)
     mem_free(p->buf);
     mem_free(p->chunk);
     mem_free(p->ready);
+    mem_free(p->factor);
     mem_free(p);
 }
 
@@ -101,6 +108,12 @@ static void load_range(void *ctx, int thread, int64_t begin, int64_t end)
             j->p->chunk[j->layer * j->p->n_chunk + c] = NULL;
 }
 
+static size_t factor_at(const struct prefix *p, int layer, int kv_head)
+{
+    return ((size_t)layer * (size_t)p->shape->n_kv_head + (size_t)kv_head) *
+           (size_t)p->shape->d_head;
+}
+
 cag_status prefix_ready(struct prefix *p, int layer, cag_error *err)
 {
     struct load_job j = { p, layer };
@@ -127,6 +140,9 @@ cag_status prefix_ready(struct prefix *p, int layer, cag_error *err)
             return st;
         }
     }
+    for (int h = 0; p->factor != NULL && h < p->shape->n_kv_head; h++)
+        kv_q8h_factors(p->shape, p->chunk[layer * p->n_chunk], 0, h,
+                       p->factor + factor_at(p, layer, h));
     p->ready[layer] = 1;
     return CAG_OK;
 }
@@ -141,12 +157,44 @@ cag_status prefix_load(struct backend_prefix *base, cag_error *err)
     return st;
 }
 
+/* The chunk a tile lies in; *tile counts from its first afterwards. */
+static int chunk_of(const struct prefix *p, int *tile)
+{
+    int per_chunk = p->shape->chunk_tok / KVC_TILE;
+    int chunk = *tile / per_chunk;
+
+    *tile %= per_chunk;
+    return chunk;
+}
+
 const uint8_t *prefix_tile(const struct prefix *p, int layer, int is_v,
                            int kv_head, int tile)
 {
-    int per_chunk = p->shape->chunk_tok / KVC_TILE;
-    int chunk = tile / per_chunk;
+    int chunk = chunk_of(p, &tile);
 
     return p->chunk[layer * p->n_chunk + chunk] +
-           kvc_tile_off(p->shape, chunk, is_v, kv_head, tile % per_chunk);
+           kvc_tile_off(p->shape, chunk, is_v, kv_head, tile);
+}
+
+const uint8_t *prefix_scales(const struct prefix *p, int layer, int is_v,
+                             int kv_head, int tile)
+{
+    int chunk = chunk_of(p, &tile);
+
+    return p->chunk[layer * p->n_chunk + chunk] +
+           kvc_scale_off(p->shape, chunk, is_v, kv_head, tile);
+}
+
+const float *prefix_factors(const struct prefix *p, int layer, int kv_head)
+{
+    return p->factor + factor_at(p, layer, kv_head);
+}
+
+bool prefix_decode(const struct prefix *p, int layer, int kv_head, int tile,
+                   int n_key, int kv_type, uint8_t *k, uint8_t *v)
+{
+    int chunk = chunk_of(p, &tile);
+
+    return kv_q8h_tile(p->shape, p->chunk[layer * p->n_chunk + chunk], chunk,
+                       kv_head, tile, n_key, kv_type, k, v);
 }

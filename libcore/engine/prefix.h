@@ -19,10 +19,12 @@ struct prefix {
     const uint8_t         **chunk;    /* [n_layer, n_chunk], NULL until ready */
     uint8_t               **buf;      /* [n_layer] expanded chunks, or NULL */
     uint8_t                *ready;    /* [n_layer] */
+    float                  *factor;   /* q8h: [n_layer, n_kv_head, d_head] */
     uint64_t                private_bytes;
 };
 
-/* kv_f32: the element type the engine computes with. */
+/* kv_f32: the element type the engine computes with; codes of q8h are for
+ * either. */
 cag_status prefix_new(struct backend *b, const cag_kvc *k, int n_tok,
                       bool kv_f32, struct pool *pool,
                       struct backend_prefix **out, cag_error *err);
@@ -36,5 +38,20 @@ cag_status prefix_load(struct backend_prefix *p, cag_error *err);
 /* A tile of a layer that is ready; tile counts from position 0. */
 const uint8_t *prefix_tile(const struct prefix *p, int layer, int is_v,
                            int kv_head, int tile);
+/* q8h: the scales of that tile; the factors of a head's K. */
+const uint8_t *prefix_scales(const struct prefix *p, int layer, int is_v,
+                             int kv_head, int tile);
+const float   *prefix_factors(const struct prefix *p, int layer,
+                              int kv_head);
+/* q8h: copy a tile's first n_key rows into a pair of a timeline, decoded;
+ * false when a value does not fit kv_type. */
+bool           prefix_decode(const struct prefix *p, int layer, int kv_head,
+                             int tile, int n_key, int kv_type, uint8_t *k,
+                             uint8_t *v);
+
+static inline bool prefix_is_q8h(const struct prefix *p)
+{
+    return p != NULL && kvc_is_q8h(p->shape);
+}
 
 #endif

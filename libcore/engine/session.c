@@ -442,6 +442,30 @@ cag_status cag_session_prefill_many(cag_step *step, int n, cag_error *err)
 
 /* --------------------------------------------------------- export, import */
 
+static cag_status no_q8h(const cag_session *s, cag_error *err)
+{
+    return cag_fail(err, CAG_E_UNSUPPORTED, NULL, -1,
+                    "codec q8h is not built on device %s; use --device cpu",
+                    ops_of(s)->name);
+}
+
+cag_status session_gather(cag_session *s, int from, cag_error *err)
+{
+    if (s->n_tok > from)
+        return cag_fail(err, CAG_E_USAGE, NULL, -1,
+                        "position %d was computed already", from);
+    if (ops_of(s)->kv_gather == NULL)
+        return no_q8h(s, err);
+    return ops_of(s)->kv_gather(s->kv, from, err);
+}
+
+cag_status session_balance(cag_session *s, cag_error *err)
+{
+    if (ops_of(s)->kv_balance == NULL)
+        return no_q8h(s, err);
+    return ops_of(s)->kv_balance(s->kv, s->n_tok, err);
+}
+
 cag_status session_export_chunk(const cag_session *s,
                                 const struct kvc_shape *shape, int layer,
                                 int chunk, uint8_t *dst, cag_error *err)

@@ -22,6 +22,16 @@ cag_status session_export_chunk(const cag_session *s,
 cag_status session_import(cag_session *s, const cag_kvc *k, int n_tok,
                           cag_error *err);
 /*
+ * For a build with codec q8h, which balances keys against queries: watch the
+ * queries from position `from` on, before the first of them is computed; with
+ * n_tok tokens there, make the factors, after which session_export_chunk
+ * takes shapes of class q8h (from a session of f16, without a prefix).
+ * CAG_E_UNSUPPORTED on a device that cannot.
+ */
+#define SESSION_PROBE 256      /* the last tokens of a prefix are watched */
+cag_status session_gather(cag_session *s, int from, cag_error *err);
+cag_status session_balance(cag_session *s, cag_error *err);
+/*
  * cag_session_prefill that gives the logits after every token, not only the
  * last: logits [n_ids, n_vocab], the caller's.  Row i is bit for bit what a
  * prefill of i + 1 ids gives.

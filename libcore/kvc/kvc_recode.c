@@ -160,7 +160,10 @@ cag_status cag_kvc_recode(const char *in, const char *codec, const char *out,
           (k->codec == KVC_F16 && to == KVC_F16Z))) {
         st = cag_fail(err, CAG_E_UNSUPPORTED, in, -1,
                       "cannot recode %s to %.32s: only f16z to f16 and back "
-                      "is exact", k->info.codec, codec ? codec : "(none)");
+                      "is exact%s", k->info.codec, codec ? codec : "(none)",
+                      to == KVC_Q8H || k->codec == KVC_Q8H
+                          ? "; q8h is made by a build, from the model's "
+                            "queries too" : "");
         goto out;
     }
     st = file_can_create(out, err);

@@ -74,6 +74,14 @@ cag_status cag_build_plan(const cag_build_opts *o, cag_build_report *r,
     return st;
 }
 
+/* First position whose queries codec q8h balances the keys with. */
+static int64_t watched_from(const struct build_job *j)
+{
+    int64_t n = (int64_t)j->ids.n;
+
+    return n > SESSION_PROBE ? n - SESSION_PROBE : 0;
+}
+
 /*
  * Tokens whose K and V can be taken from an earlier cache: the common prefix
  * of ids, if they were computed by the same model in the same way.
@@ -100,7 +108,7 @@ static int64_t reusable(const struct build_job *j, const cag_kvc *from,
         strcmp(jv_get_str(binding, "rope", ""), j->model->config.rope_text))
         return 0;
     shape = kvc_get_shape(from);
-    if (shape->elem_bytes != j->shape.elem_bytes ||
+    if (shape->elem_bytes != j->exact.elem_bytes ||
         shape->n_layer != j->shape.n_layer ||
         shape->n_kv_head != j->shape.n_kv_head ||
         shape->d_head != j->shape.d_head)
@@ -108,7 +116,20 @@ static int64_t reusable(const struct build_job *j, const cag_kvc *from,
     ids = cag_kvc_ids(from, &n_old);
     while (n < n_old && n < j->ids.n && ids[n] == j->ids.id[n])
         n++;
+    /* the queries of the last tokens are not in a file */
+    if (kvc_is_q8h(&j->shape) && (int64_t)n > watched_from(j))
+        n = (size_t)watched_from(j);
     return (int64_t)n;
+}
+
+/* An old cache of codes is no beginning for exact numbers. */
+static void say_whole(const struct build_job *j)
+{
+    if (kvc_is_q8h(&j->shape) && j->old && !j->o->force &&
+        kvc_is_q8h(kvc_get_shape(j->old)))
+        note(&j->o->hooks, CAG_NOTE_WAIT,
+             "%s: codec q8h is rebuilt whole, nothing of the old cache is "
+             "kept", j->o->output);
 }
 
 struct chunk_source {
@@ -170,7 +191,10 @@ static cag_status compute(struct build_job *j, cag_engine *e, cag_session *s,
     cag_kvc *ckpt = NULL;
     cag_status st = CAG_OK;
 
-    if (j->o->checkpoint)
+    if (kvc_is_q8h(&j->shape))
+        st = session_gather(s, (int)watched_from(j), err);
+    say_whole(j);
+    if (!st && j->o->checkpoint)
         st = checkpoint_open(j->o->output, &j->o->hooks, &ckpt, err);
     if (st)
         return st;
@@ -190,6 +214,8 @@ static cag_status compute(struct build_job *j, cag_engine *e, cag_session *s,
     j->r->n_tok_kept = n;
     if (!st && (size_t)n < j->ids.n)
         st = checkpoint_prefill(j, e, s, err);
+    if (!st && kvc_is_q8h(&j->shape))
+        st = session_balance(s, err);
     j->r->prefill_s = now_s() - start;
     if (!st && n)
         j->r->saved_s = saved(j, n, computing - start, now_s() - computing);
@@ -258,8 +284,11 @@ static cag_status make(struct build_job *j, cag_error *err)
     st = kvc_check_space(j->o->output, &d, err);
     if (st)
         return st;
-    opts.kv_f32 = j->shape.elem_bytes == 4;
+    opts.kv_f32 = j->exact.elem_bytes == 4;
     opts.max_memory = j->o->max_memory;
+    if (kvc_is_q8h(&j->shape) &&
+        (!opts.device || !strcmp(opts.device, "auto")))
+        opts.device = "cpu";       /* a GPU is not asked for its queries */
     st = cag_engine_new(j->model, &opts, &e, err);
     if (!st)
         notes_device(&j->o->hooks, e, opts.precision);

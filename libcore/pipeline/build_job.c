@@ -11,6 +11,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "kvc/kvc_codec.h"
 #include "kvc/kvc_read.h"
 #include "kvc/kvc_write.h"
 #include "pipeline/notes.h"
@@ -254,16 +255,49 @@ static cag_status choose_context(struct build_job *j, cag_error *err)
     return CAG_OK;
 }
 
+/* What the file holds, and what is computed. */
+static cag_status choose_shapes(struct build_job *j, cag_error *err)
+{
+    const cag_model_info *m = cag_model_get_info(j->model);
+    int codec = kvc_codec_find(j->codec);
+
+    if (codec < 0)
+        return cag_fail(err, CAG_E_USAGE, NULL, -1, "unknown KV codec '%s'",
+                        j->codec);
+    j->shape = (struct kvc_shape){
+        .n_layer = m->n_layer, .n_kv_head = m->n_kv_head, .d_head = m->d_head,
+        .elem_bytes = kvc_codec_elem_bytes((enum kvc_codec)codec),
+        .n_tok = (int)j->ids.n
+    };
+    j->exact = j->shape;
+    j->exact_codec = j->codec;
+    if (kvc_is_q8h(&j->shape)) {
+        j->exact.elem_bytes = 2;
+        j->exact_codec = "f16";
+    }
+    j->shape.chunk_tok = kvc_chunk_tok(m->n_kv_head, m->d_head,
+                                       j->shape.elem_bytes);
+    j->exact.chunk_tok = kvc_chunk_tok(m->n_kv_head, m->d_head,
+                                       j->exact.elem_bytes);
+    return CAG_OK;
+}
+
 static cag_status check_fit(struct build_job *j, cag_error *err)
 {
     const cag_model_info *m = cag_model_get_info(j->model);
     cag_build_report *r = j->r;
 
-    r->kv_raw_bytes = (uint64_t)r->n_tok * m->kv_bytes_per_tok *
-                      (strcmp(j->codec, "f32") ? 1 : 2);
+    int n_chunk = kvc_n_chunk(&j->shape);
+    uint64_t held = (uint64_t)r->n_tok * m->kv_bytes_per_tok *
+                    (j->exact.elem_bytes == 4 ? 2 : 1);
+
+    r->kv_raw_bytes = kvc_is_q8h(&j->shape) ? 0 : held;
+    for (int i = 0; kvc_is_q8h(&j->shape) && i < n_chunk; i++)
+        r->kv_raw_bytes += (uint64_t)m->n_layer *
+                           kvc_chunk_bytes(&j->shape, i);
     r->ask_bytes = PRIVATE_BYTES + (uint64_t)j->reserve * m->kv_bytes_per_tok +
-                   (strcmp(j->codec, "f16z") ? 0 : r->kv_raw_bytes);
-    r->build_bytes = r->kv_raw_bytes + m->size_bytes +
+                   (strcmp(j->codec, "f16z") ? 0 : held);
+    r->build_bytes = held + m->size_bytes +
                      (uint64_t)512 * 4 * (uint64_t)(8 * m->d_model +
                                                     4 * m->d_ff);
     if (r->n_tok + j->reserve > j->n_ctx)
@@ -342,7 +376,6 @@ cag_status build_job_begin(struct build_job *j, const cag_build_opts *o,
 cag_status build_job_prepare(struct build_job *j, bool with_weights,
                              cag_error *err)
 {
-    const cag_model_info *m;
     cag_status st = open_old(j, err);
 
     if (!st)
@@ -358,15 +391,9 @@ cag_status build_job_prepare(struct build_job *j, bool with_weights,
     if (!st)
         st = add_up(j, err);
     if (!st)
+        st = choose_shapes(j, err);
+    if (!st)
         st = check_fit(j, err);
-    m = cag_model_get_info(j->model);
-    j->shape = (struct kvc_shape){
-        .n_layer = m->n_layer, .n_kv_head = m->n_kv_head, .d_head = m->d_head,
-        .elem_bytes = strcmp(j->codec, "f32") ? 2 : 4,
-        .n_tok = (int)j->ids.n
-    };
-    j->shape.chunk_tok = kvc_chunk_tok(m->n_kv_head, m->d_head,
-                                       j->shape.elem_bytes);
     j->r->tokenize_s = now_s() - j->start;
     return st;
 }

@@ -37,7 +37,10 @@ struct build_job {
     cag_ids               ids;
     int64_t               n_ctx, reserve;
     const char           *codec;
-    struct kvc_shape      shape;
+    struct kvc_shape      shape;       /* of the file                       */
+    struct kvc_shape      exact;       /* of what is computed: q8h is coded
+                                          from f16 at the end               */
+    const char           *exact_codec;
     jv                   *meta, *sources, *prmt;
 };
 

@@ -154,11 +154,11 @@ static cag_status check_room(const struct build_job *j, const char *path,
 static cag_status save(struct build_job *j, cag_engine *e,
                        const cag_session *s, const char *path, cag_error *err)
 {
-    struct kvc_shape shape = j->shape;
+    struct kvc_shape shape = j->exact;
     struct chunk_source c = { s, &shape };
     jv *meta = marked_meta(j), *none = jv_new_array();
     struct kvc_desc d = {
-        .codec = j->codec, .meta = meta, .sources = none, .prompt = j->prmt,
+        .codec = j->exact_codec, .meta = meta, .sources = none, .prompt = j->prmt,
         .text = j->prompt.text, .ids = j->ids.id, .id_off = j->ids.off,
         .chunk = give_chunk, .ctx = &c
     };

@@ -7,11 +7,31 @@
 struct kv {
     int   type, d_head, n_tile;
     void *k[KV_SPAN / KV_TILE], *v[KV_SPAN / KV_TILE];
+    uint16_t ks[KV_SPAN / KV_TILE][KV_TILE], vs[KV_SPAN / KV_TILE][KV_TILE];
 };
 
 static size_t tile_bytes(int type, int d_head)
 {
-    return (size_t)d_head * KV_TILE * (type == KV_F16 ? 2 : 4);
+    return (size_t)d_head * KV_TILE *
+           (type == KV_Q8H ? 1 : type == KV_F16 ? 2 : 4);
+}
+
+/* One token's codes and scales to their places. */
+static void put_codes(struct kv *kv, int t, const float *k, const float *v)
+{
+    int tile = t / KV_TILE, at = t % KV_TILE, d = kv->d_head;
+    int8_t *kt = kv->k[tile], *vt = kv->v[tile], code[2][512];
+
+    assert_true(kernels_ref.q8h_encode(code[0], &kv->ks[tile][at], k, NULL,
+                                       d));
+    assert_true(kernels_ref.q8h_encode(code[1], &kv->vs[tile][at], v, NULL,
+                                       d));
+    for (int c = 0; c < d; c++) {
+        int g = c / 32, width = d - 32 * g < 32 ? d - 32 * g : 32;
+
+        kt[(at / 16 * d + c) * 16 + at % 16] = code[0][c];
+        vt[g * 32 * KV_TILE + at * width + c % 32] = code[1][c];
+    }
 }
 
 /* n_key stored keys; what follows in the last tile is zero */
@@ -27,7 +47,12 @@ static void kv_init(struct kv *kv, int type, int d_head, int n_key,
         memset(kv->k[i], 0, tile_bytes(type, d_head));
         memset(kv->v[i], 0, tile_bytes(type, d_head));
     }
-    for (int t = 0; t < n_key; t++)
+    memset(kv->ks, 0, sizeof kv->ks);
+    memset(kv->vs, 0, sizeof kv->vs);
+    for (int t = 0; t < n_key && type == KV_Q8H; t++)
+        put_codes(kv, t, k + (size_t)t * (size_t)d_head,
+                  v + (size_t)t * (size_t)d_head);
+    for (int t = 0; t < n_key && type != KV_Q8H; t++)
         assert_true(kernels_ref.kv_store(type, kv->k[t / KV_TILE],
                                          kv->v[t / KV_TILE], t % KV_TILE,
                                          k + (size_t)t * (size_t)d_head,
@@ -63,17 +88,20 @@ static void run(const struct kernels *k, struct state *s, const struct kv *kv,
 {
     float *scratch = kt_alloc(ATTN_SCRATCH * sizeof *scratch);
     const void *kt[KV_SPAN / KV_TILE], *vt[KV_SPAN / KV_TILE];
+    const void *ks[KV_SPAN / KV_TILE], *vs[KV_SPAN / KV_TILE];
     struct attn_job job = {
         .kv_type = kv->type, .d_head = kv->d_head, .n_row = r1 - r0,
         .q = q + (size_t)r0 * ldq, .ldq = ldq, .last = last + r0,
         .n_tile = t1 - t0, .key0 = key0 + KV_TILE * t0,
-        .k = kt, .v = vt, .m = s->m + r0, .l = s->l + r0,
+        .k = kt, .v = vt, .ks = ks, .vs = vs, .m = s->m + r0, .l = s->l + r0,
         .o = s->o + (size_t)r0 * (size_t)kv->d_head, .scratch = scratch
     };
 
     for (int i = t0; i < t1; i++) {
         kt[i - t0] = kv->k[i];
         vt[i - t0] = kv->v[i];
+        ks[i - t0] = kv->ks[i];
+        vs[i - t0] = kv->vs[i];
     }
     k->attn(&job);
     free(scratch);
@@ -177,12 +205,15 @@ static void test_attn(void **state)
 
     (void)state;
     for (int a = 0; a < 13; a++)
-        for (int b = 0; b < 2; b++)
-            attn_case(b ? KV_F32 : KV_F16, dims[(a + 4 * b) % 11], rows[a],
-                      keys[(a + b) % 8], &top);
-    for (int a = 0; a < 11; a++)
-        attn_case(KV_F16, dims[a], 3, keys[a % 8] + 64, &top);
+        for (int b = 0; b < 3; b++)
+            attn_case(b == 2 ? KV_Q8H : b ? KV_F32 : KV_F16,
+                      dims[(a + 4 * b) % 11], rows[a], keys[(a + b) % 8],
+                      &top);
+    for (int a = 0; a < 22; a++)
+        attn_case(a < 11 ? KV_F16 : KV_Q8H, dims[a % 11], 3,
+                  keys[a % 8] + 64, &top);
     attn_case(KV_F16, 64, 3, KV_SPAN, &top);
+    attn_case(KV_Q8H, 64, 3, KV_SPAN, &top);
     printf("# attention: worst error of an output against double %.2g\n",
            top);
     assert_true(top < 1e-5);

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """A second reader of .kvc files, written from man/kvc.5 and from nothing else.
 
-    kvc_reader.py [--quiet] [--sections] [--row K|V LAYER HEAD TOKEN]... FILE...
+    kvc_reader.py [--quiet] [--sections] [--row K|V LAYER HEAD TOKEN]...
+                  [--value K|V LAYER HEAD TOKEN]... FILE...
 
 For each file: checks everything the page asks for (a full verification) and prints META as
 one line, then with --sections one line a section, then for every --row the
-elements of one token's row as hex digits of their bits, by channel.  Exit 0;
-1 and one line on stderr for each file that does not fulfil the page.
+elements of one token's row as hex digits of their bits, by channel (in class
+q8h its scale follows), and for every --value what they stand for.  Exit 0; 1 and one line on stderr for each file that does not fulfil the page.
 
 Needs python3 and the zstd command.  It shares no code with cag, so that a
 mistake in one of the two, or in the page, shows.
@@ -23,7 +24,8 @@ PAGE = 4096
 MAGIC = bytes.fromhex("894B56430D0A1A0A")
 CORE = ("META", "SRCS", "TEXT", "TOKS", "PRMT", "TKNZ", "CHNK", "KV")
 LOSSY = ("q8h",)
-CODECS = {"f16": ("f16", 2), "f32": ("f32", 4), "f16z": ("f16", 2)}
+CODECS = {"f16": ("f16", 2), "f32": ("f32", 4), "f16z": ("f16", 2),
+          "q8h": ("q8h", 1)}
 
 
 class Bad(Exception):
@@ -460,12 +462,19 @@ class Kvc:
         per_chunk = self.kv["chunk_tok"] // 64
         return min(per_chunk, total - chunk * per_chunk)
 
+    def raw_size(self, tiles):
+        n = 2 * self.kv["n_kv_head"] * tiles * self.tile
+        if self.kv["codec"] == "q8h":
+            n += self.kv["n_kv_head"] * (4 * tiles * 64 +
+                                         4 * self.kv["d_head"])
+        return n
+
     def read_chunk_table(self):
         kv, table = self.kv, self.bytes("CHNK")
         self.elem = CODECS[kv["codec"]][1]
         self.tile = 64 * kv["d_head"] * self.elem
-        need(kv["chunk_tok"] == 64 or 2 * kv["n_kv_head"] * self.tile *
-             (kv["chunk_tok"] // 64) <= 1 << 20, "META kv: chunk_tok")
+        need(kv["chunk_tok"] == 64 or self.raw_size(kv["chunk_tok"] // 64) <=
+             1 << 20, "META kv: chunk_tok")
         tiles = (kv["n_tok"] + 63) // 64
         self.per_layer = -(-64 * tiles // kv["chunk_tok"])
         n = kv["n_layer"] * self.per_layer
@@ -473,8 +482,8 @@ class Kvc:
         self.chunks, off, end = [], 0, 0
         for i in range(n):
             at, stored, raw, xxh = struct.unpack_from("<4Q", table, 64 * i)
-            want = 2 * kv["n_kv_head"] * self.tiles(i % self.per_layer)
-            need(raw == want * self.tile, f"CHNK {i}: raw size")
+            want = self.raw_size(self.tiles(i % self.per_layer))
+            need(raw == want, f"CHNK {i}: raw size")
             need(at == off, f"CHNK {i}: offset")
             if kv["codec"] == "f16z":
                 need(1 <= stored <= raw + 16, f"CHNK {i}: stored size")
@@ -547,14 +556,48 @@ class Kvc:
             at = group * 64 * 32 + t * width + channel % 32
         else:
             at = (t // 16 * d + channel) * 16 + t % 16
-        at = (len(raw) // 2 if is_v else 0) + tile * self.tile + at * self.elem
+        half = self.kv["n_kv_head"] * self.tiles(chunk) * self.tile
+        at = (half if is_v else 0) + tile * self.tile + at * self.elem
         return raw[at:at + self.elem]
+
+    def scale(self, raw, chunk, is_v, head, token):
+        """Two bytes of class q8h; token counts from the chunk's first."""
+        tiles, heads = self.tiles(chunk), self.kv["n_kv_head"]
+        at = 2 * heads * tiles * self.tile
+        at += 2 * ((is_v * heads + head) * tiles * 64 + token)
+        return raw[at:at + 2]
+
+    def factors(self, raw):
+        n = self.kv["n_kv_head"] * self.kv["d_head"]
+        return raw[len(raw) - 4 * n:]
+
+    def check_q8h(self, layer, chunk, raw):
+        what = f"KV layer {layer} chunk {chunk}"
+        if chunk == 0:
+            self.first_factors = self.factors(raw)
+        n = len(self.first_factors) // 4
+        need(self.factors(raw) == self.first_factors,
+             f"{what}: factors differ")
+        need(all(2 ** -126 <= f < float("inf") for f in
+                 struct.unpack(f"<{n}f", self.first_factors)),
+             f"{what}: a factor is not a positive number")
+        for is_v in (False, True):
+            for head in range(self.kv["n_kv_head"]):
+                for token in range(self.tiles(chunk) * 64):
+                    s = self.scale(raw, chunk, is_v, head, token)
+                    need(struct.unpack("<H", s)[0] < 0x7c00,
+                         f"{what}: a scale is not a number")
+                    need(chunk * self.kv["chunk_tok"] + token <
+                         self.kv["n_tok"] or s == b"\0\0",
+                         f"{what}: a scale behind the last token")
 
     def verify_chunks(self):
         kv = self.kv
         for layer in range(kv["n_layer"]):
             for chunk in range(self.per_layer):
                 raw = self.load_chunk(layer, chunk)
+                if kv["codec"] == "q8h":
+                    self.check_q8h(layer, chunk, raw)
                 first = kv["n_tok"] - chunk * kv["chunk_tok"]
                 for token in range(first, self.tiles(chunk) * 64):
                     for is_v in (False, True):
@@ -565,14 +608,43 @@ class Kvc:
                                     f"KV layer {layer}: a position behind "
                                     "the last token is not zero")
 
-    def row(self, is_v, layer, head, token):
+    def row_bytes(self, is_v, layer, head, token):
         kv = self.kv
         need(0 <= layer < kv["n_layer"] and 0 <= head < kv["n_kv_head"] and
              0 <= token < kv["n_tok"], "there is no such row")
         chunk = token // kv["chunk_tok"]
-        raw = self.load_chunk(layer, chunk)
-        return [self.element(raw, chunk, is_v, head, token % kv["chunk_tok"],
-                             c)[::-1].hex() for c in range(kv["d_head"])]
+        raw, token = self.load_chunk(layer, chunk), token % kv["chunk_tok"]
+        elements = [self.element(raw, chunk, is_v, head, token, c)
+                    for c in range(kv["d_head"])]
+        if kv["codec"] == "q8h":
+            elements.append(self.scale(raw, chunk, is_v, head, token))
+        return raw, elements
+
+    def row(self, *where):
+        return [e[::-1].hex() for e in self.row_bytes(*where)[1]]
+
+    def value(self, is_v, layer, head, token):
+        raw, elements = self.row_bytes(is_v, layer, head, token)
+        if self.kv["codec"] != "q8h":
+            form = "<e" if self.elem == 2 else "<f"
+            return [struct.unpack(form, e)[0] for e in elements]
+        d = self.kv["d_head"]
+        n = 1
+        while d % (2 * n) == 0:
+            n *= 2
+        r = 2 ** ((n.bit_length() - 1) // 2)
+        s = struct.unpack("<e", elements.pop())[0]
+        u = [struct.unpack("<b", e)[0] * s for e in elements]
+        out = []
+        for i in range(d):
+            b = i // n * n
+            out.append(sum(x * (-1) ** bin((i - b) & j).count("1")
+                           for j, x in enumerate(u[b:b + n])) * r / n)
+        if not is_v:
+            f = struct.unpack(f"<{d}f", self.factors(raw)[4 * d * head:]
+                              [:4 * d])
+            out = [x * y for x, y in zip(out, f)]
+        return out
 
 
 def show(path, o):
@@ -590,6 +662,10 @@ def show(path, o):
         need(kind in ("K", "V"), f"{kind} is neither K nor V")
         row = kvc.row(kind == "V", *map(int, where))
         out.write((" ".join(row) + "\n").encode())
+    for kind, *where in o.value:
+        need(kind in ("K", "V"), f"{kind} is neither K nor V")
+        row = kvc.value(kind == "V", *map(int, where))
+        out.write((" ".join(map(repr, row)) + "\n").encode())
     out.flush()
 
 
@@ -600,6 +676,8 @@ def main():
     p.add_argument("--sections", action="store_true",
                    help="print name, offset, size, required, SHA-256")
     p.add_argument("--row", nargs=4, action="append", default=[],
+                   metavar=("K|V", "LAYER", "HEAD", "TOKEN"))
+    p.add_argument("--value", nargs=4, action="append", default=[],
                    metavar=("K|V", "LAYER", "HEAD", "TOKEN"))
     o = p.parse_args()
     status = 0

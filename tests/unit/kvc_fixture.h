@@ -56,7 +56,7 @@ static inline uint32_t fix_rand(uint64_t *x)
     return (uint32_t)(*x >> 33);
 }
 
-/* Element (layer, is_v, head, token, channel) as f16 or f32 bits. */
+/* Element (layer, is_v, head, token, channel) as f16 or f32 bits, or a code. */
 static inline uint32_t fix_value(const struct kvc_shape *s, int layer, int v,
                                  int head, int tok, int c)
 {
@@ -73,20 +73,41 @@ static inline uint32_t fix_value(const struct kvc_shape *s, int layer, int v,
     return (r & 0x83ffu) | (uint32_t)(12 + (r >> 16) % 4) << 10;
 }
 
-/* Behind the codes of a chunk of q8h: scales, then the layer's factors. */
+/* q8h: the f16 scale of a row, the f32 factor of a channel of K. */
+static inline uint16_t fix_scale(int layer, int v, int head, int tok)
+{
+    uint64_t x = (uint64_t)((layer * 2 + v) * 64 + head) * 65536 +
+                 (uint64_t)tok + 5;
+
+    fix_rand(&x);
+    return (uint16_t)((fix_rand(&x) & 0xfff) + 0x1800);
+}
+
+static inline uint32_t fix_factor(int layer, int head, int c)
+{
+    uint64_t x = (uint64_t)(layer * 64 + head) * 1024 + (uint64_t)c;
+
+    fix_rand(&x);
+    return (fix_rand(&x) & 0x1ffffff) + 0x3e800000;
+}
+
 static inline void fix_q8h_fill(const struct kvc_shape *s, int layer,
                                 int chunk, uint8_t *dst)
 {
-    int      n_tile = kvc_chunk_tiles(s, chunk), n_row = 2 * s->n_kv_head;
-    uint8_t *p = dst + (size_t)n_row * (size_t)n_tile * 64 * (size_t)s->d_head;
+    int      n_tile = kvc_chunk_tiles(s, chunk);
+    uint8_t *p = dst + (size_t)(2 * s->n_kv_head * n_tile) * 64 *
+                           (size_t)s->d_head;
 
-    for (int row = 0; row < n_row; row++)
-        for (int t = 0; t < n_tile * 64; t++, p += 2)
-            if (chunk * s->chunk_tok + t < s->n_tok)
-                rd_put16(p, (uint16_t)(0x2000 + layer * 64 + row * 16 +
-                                       t % 16));
-    for (int i = 0; i < s->n_kv_head * s->d_head; i++, p += 4)
-        rd_put32(p, 0x3f800000u + (uint32_t)(layer * 4096 + i * 8));
+    for (int v = 0; v < 2; v++)
+        for (int h = 0; h < s->n_kv_head; h++)
+            for (int t = 0; t < n_tile * 64; t++, p += 2)
+                if (chunk * s->chunk_tok + t < s->n_tok)
+                    rd_put16(p, fix_scale(layer, v, h,
+                                          chunk * s->chunk_tok + t));
+    for (int h = 0; h < s->n_kv_head; h++)
+        for (int c = 0; c < s->d_head; c++, p += 4)
+            rd_put32(p, fix_factor(layer, h, c));
+    assert_ptr_equal(p, dst + kvc_chunk_bytes(s, chunk));
 }
 
 /* The tile layout, written out once more, from kvc(5). */
@@ -97,6 +118,8 @@ static inline void fix_chunk_fill(const struct kvc_shape *s, int layer,
     int    n_tile = kvc_chunk_tiles(s, chunk);
 
     memset(dst, 0, kvc_chunk_bytes(s, chunk));
+    if (e == 1)
+        fix_q8h_fill(s, layer, chunk, dst);
     for (int v = 0; v < 2; v++)
         for (int h = 0; h < s->n_kv_head; h++)
             for (int t = 0; t < n_tile * 64; t++)
@@ -117,15 +140,13 @@ static inline void fix_chunk_fill(const struct kvc_shape *s, int layer,
                                        t / 64) *
                                   64 * (size_t)s->d_head * e + at * e;
                     x = fix_value(s, layer, v, h, tok, c);
-                    if (e == 4)
-                        rd_put32(p, x);
-                    else if (e == 1)
+                    if (e == 1)
                         *p = (uint8_t)x;
+                    else if (e == 4)
+                        rd_put32(p, x);
                     else
                         rd_put16(p, (uint16_t)x);
                 }
-    if (e == 1)
-        fix_q8h_fill(s, layer, chunk, dst);
 }
 
 /* A receipt as a measurement might give, and a look at the draft. */

@@ -60,6 +60,44 @@ static void tiles_cover_a_chunk_once(void **state)
         }
 }
 
+/* q8h: codes, scales and factors follow each other without a gap. */
+static void codes_scales_factors(void **state)
+{
+    (void)state;
+    struct kvc_shape s = { 30, 3, 64, 1, 4257, 0 };
+
+    s.chunk_tok = kvc_chunk_tok(3, 64, 1);
+    assert_int_equal(s.chunk_tok, 2048);
+    assert_int_equal(kvc_row_bytes(&s), 66);
+    assert_int_equal(kvc_chunk_bytes(&s, 0), 2048 * 2 * 3 * 66 + 3 * 64 * 4);
+    assert_int_equal(30 * 2 * 3 * kvc_row_bytes(&s), 11880);
+    for (int c = 0; c < kvc_n_chunk(&s); c++) {
+        size_t at = 0;
+        int    tiles = kvc_chunk_tiles(&s, c);
+
+        for (int i = 0; i < 6 * tiles; i++, at += 64 * 64)
+            assert_int_equal(kvc_tile_off(&s, c, i / (3 * tiles),
+                                          i / tiles % 3, i % tiles), at);
+        for (int i = 0; i < 6 * tiles; i++, at += 2 * 64)
+            assert_int_equal(kvc_scale_off(&s, c, i / (3 * tiles),
+                                           i / tiles % 3, i % tiles), at);
+        for (int h = 0; h < 3; h++, at += 4 * 64)
+            assert_int_equal(kvc_factor_off(&s, c, h), at);
+        assert_int_equal(kvc_chunk_bytes(&s, c), at);
+    }
+    /* the factors count: 1 MiB is not exceeded by them */
+    for (int heads = 1; heads < 200; heads++)
+        for (int d = 8; d <= 256; d *= 2) {
+            struct kvc_shape t = { 1, heads, d, 1, 1 << 20, 0 };
+
+            t.chunk_tok = kvc_chunk_tok(heads, d, 1);
+            assert_true(t.chunk_tok == 64 ||
+                        kvc_chunk_bytes(&t, 0) <= KVC_MAX_CHUNK);
+            t.chunk_tok *= 2;
+            assert_true(kvc_chunk_bytes(&t, 0) > KVC_MAX_CHUNK);
+        }
+}
+
 /* The largest shape the format allows does not overflow. */
 static void the_largest_shape_fits(void **state)
 {
@@ -79,6 +117,7 @@ int main(void)
         cmocka_unit_test(chunk_tok_of_real_models),
         cmocka_unit_test(bytes_per_token),
         cmocka_unit_test(tiles_cover_a_chunk_once),
+        cmocka_unit_test(codes_scales_factors),
         cmocka_unit_test(the_largest_shape_fits),
     };
 

@@ -5,7 +5,10 @@
  */
 #include "tests/unit/kvc_fixture.h"
 
+#include <math.h>
 #include <sys/wait.h>
+
+#include "engine/kv_q8h.h"
 
 static char *dir, *path;
 
@@ -66,12 +69,18 @@ static void expected(const struct fix *f, const int where[][4], size_t n,
                    (unsigned long long)s.off, (unsigned long long)s.size_bytes,
                    s.required, s.sha256);
     }
-    for (size_t i = 0; i < n; i++)
-        for (int c = 0; c < f->shape.d_head; c++)
+    for (size_t i = 0; i < n; i++) {
+        int q8h = kvc_is_q8h(&f->shape), d = f->shape.d_head;
+
+        for (int c = 0; c < d; c++)
             buf_printf(out, "%0*x%c", 2 * f->shape.elem_bytes,
                        fix_value(&f->shape, where[i][1], where[i][0],
                                  where[i][2], where[i][3], c),
-                       c + 1 < f->shape.d_head ? ' ' : '\n');
+                       c + 1 < d || q8h ? ' ' : '\n');
+        if (q8h)
+            buf_printf(out, "%04x\n", fix_scale(where[i][1], where[i][0],
+                                                where[i][2], where[i][3]));
+    }
     assert_false(buf_failed(out));
     cag_kvc_close(k);
 }
@@ -87,6 +96,8 @@ static void both_read_the_same(void **state)
         { "f16z", { 1, 3, 64, 2, 200, 128 } },
         { "f16", { 2, 1, 80, 2, 64, 0 } },
         { "f32", { 1, 2, 128, 4, 65, 64 } },
+        { "q8h", { 2, 2, 40, 1, 150, 64 } },
+        { "q8h", { 1, 3, 64, 1, 200, 0 } },
     };
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -145,11 +156,58 @@ static void forge(struct buf *b, uint64_t *x)
     fix_seal_section(b, name);
 }
 
-static void both_refuse_the_same(void **state)
+/* What the codes of q8h stand for, by kvc(5) alone and by ours. */
+static void values_of_codes(void **state)
 {
     (void)state;
+    static const int dims[] = { 8, 40, 64, 80, 96 };
+
+    for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
+        struct fix  f = { .codec = "q8h",
+                          .shape = { 1, 2, dims[i], 1, 70, 64 } };
+        int         d = dims[i];
+        size_t      n = (size_t)(KVC_TILE * d);
+        float      *tile[2];
+        struct buf  args = BUF_INIT, have = BUF_INIT;
+        const char *at;
+        cag_kvc    *k = NULL;
+        const uint8_t *raw;
+
+        fix_init(&f);
+        fix_write(&f, path, 1);
+        buf_printf(&args, "--quiet --value K 0 1 68 --value V 0 1 68 %s",
+                   path);
+        assert_int_equal(reader(args.data, &have), 0);
+        assert_int_equal(cag_kvc_open(path, &k, NULL), CAG_OK);
+        assert_int_equal(kvc_chunk_load(k, 0, 1, NULL, &raw, NULL), CAG_OK);
+        for (int v = 0; v < 2; v++) {
+            tile[v] = mem_alloc_array(n, sizeof **tile);
+            assert_non_null(tile[v]);
+        }
+        assert_true(kv_q8h_tile(&f.shape, raw, 1, 1, 0, 6, KV_F32, tile[0],
+                                tile[1]));
+        at = have.data;
+        for (int c = 0; c < 2 * d; c++) {
+            int    v = c / d, e = c % d, w = d - e / 32 * 32 < 32 ? d % 32 : 32;
+            double x = strtod(at, (char **)(uintptr_t)&at);
+            double y = (double)(v ? tile[1][e / 32 * 64 * 32 + 4 * w + e % 32]
+                                  : tile[0][e * 16 + 4]);
+
+            assert_true(fabs(x - y) <= 1e-5 * (1 + fabs(x)));
+        }
+        for (int v = 0; v < 2; v++)
+            mem_free(tile[v]);
+        cag_kvc_close(k);
+        buf_free(&args);
+        buf_free(&have);
+        fix_free(&f);
+    }
+}
+
+static void refuse_the_same(const char *codec)
+{
     enum { N = 150 };
-    struct fix f = fix_default("f16");
+    struct fix f = fix_default(codec);
     struct buf good, args = BUF_INIT, have = BUF_INIT;
     bool       ok[N];
     char       name[32];
@@ -194,10 +252,18 @@ static void both_refuse_the_same(void **state)
     fix_free(&f);
 }
 
+static void both_refuse_the_same(void **state)
+{
+    (void)state;
+    refuse_the_same("f16");
+    refuse_the_same("q8h");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(both_read_the_same, setup, teardown),
+        cmocka_unit_test_setup_teardown(values_of_codes, setup, teardown),
         cmocka_unit_test_setup_teardown(both_refuse_the_same, setup, teardown),
     };
 
