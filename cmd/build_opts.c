@@ -14,7 +14,7 @@
 #include "cmd/places.h"
 #include "cmd/ui.h"
 
-static const char *const codecs[] = { "f16z", "f16", "f32", NULL };
+static const char *const codecs[] = { "f16z", "f16", "q8h", "f32", NULL };
 /* in the order of cag_precision */
 static const char *const precisions[] = { "default", "exact", "fast", NULL };
 static const char *const verifies[] = { "header", "full", NULL };

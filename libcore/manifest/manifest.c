@@ -9,6 +9,7 @@
 #include "manifest/manifest.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -35,7 +36,7 @@ struct key {
     const char *const *choices;
 };
 
-static const char *const codecs[] = { "f16z", "f16", "f32", NULL };
+static const char *const codecs[] = { "f16z", "f16", "q8h", "f32", NULL };
 static const char *const precisions[] = { "default", "exact", "fast", NULL };
 static const char *const fronts[] = { "keep", "drop", NULL };
 
@@ -226,6 +227,20 @@ static bool is_date(const char *s)
     return end && !*end && strlen(s) == 10 && tm.tm_year >= 70;
 }
 
+static cag_status fail_choice(struct loader *l, const yaml_mark_t *at,
+                              const struct key *k, const char *s)
+{
+    char list[64] = "";
+
+    for (int i = 0; k->choices[i]; i++) {
+        size_t n = strlen(list);
+
+        snprintf(list + n, sizeof list - n, "%s%s", i ? ", " : "",
+                 k->choices[i]);
+    }
+    return fail(l, at, "%s is '%.60s', expected one of %s", k->name, s, list);
+}
+
 static cag_status take_value(struct loader *l, const struct key *k)
 {
     const yaml_mark_t *at = &l->event.start_mark;
@@ -265,10 +280,7 @@ static cag_status take_value(struct loader *l, const struct key *k)
         while (k->choices[i] && strcmp(k->choices[i], s))
             i++;
         if (!k->choices[i])
-            return fail(l, at, "%s is '%.60s', expected one of %s, %s%s%s",
-                        k->name, s, k->choices[0], k->choices[1],
-                        k->choices[2] ? ", " : "",
-                        k->choices[2] ? k->choices[2] : "");
+            return fail_choice(l, at, k, s);
     }
     if (k->kind == K_DATE && !is_date(s))
         return fail(l, at, "%s is '%.60s', expected YYYY-MM-DD", k->name, s);

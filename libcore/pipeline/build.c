@@ -16,6 +16,7 @@
 #include "pipeline/depfile.h"
 #include "pipeline/notes.h"
 #include "pipeline/plan.h"
+#include "pipeline/receipt.h"
 #include "tokenizer/chat.h"
 #include "tokenizer/tokenizer.h"
 #include "util/file.h"
@@ -27,6 +28,7 @@ void cag_build_opts_init(cag_build_opts *o)
     o->reserve = -1;
     o->template_date = -1;
     o->mode = -1;
+    o->max_loss = -1;
 }
 
 const char *cag_template_name(int i)
@@ -183,7 +185,7 @@ static cag_status import(struct build_job *j, cag_session *s,
 /* The prefill: what the old cache or a checkpoint has is imported, the rest
  * computed.  Of the two, the one with more. */
 static cag_status compute(struct build_job *j, cag_engine *e, cag_session *s,
-                          cag_error *err)
+                          const struct receipt *rc, cag_error *err)
 {
     double start = now_s(), computing;
     const char *numerics = cag_engine_numerics(e);
@@ -213,7 +215,7 @@ static cag_status compute(struct build_job *j, cag_engine *e, cag_session *s,
     computing = now_s();
     j->r->n_tok_kept = n;
     if (!st && (size_t)n < j->ids.n)
-        st = checkpoint_prefill(j, e, s, err);
+        st = checkpoint_prefill(j, e, s, rc, err);
     if (!st && kvc_is_q8h(&j->shape))
         st = session_balance(s, err);
     j->r->prefill_s = now_s() - start;
@@ -223,7 +225,8 @@ static cag_status compute(struct build_job *j, cag_engine *e, cag_session *s,
 }
 
 static cag_status write_file(struct build_job *j, cag_engine *e,
-                             const cag_session *s, cag_error *err)
+                             const cag_session *s, struct receipt *rc,
+                             cag_error *err)
 {
     struct chunk_source c = { s, &j->shape };
     struct kvc_made made;
@@ -239,6 +242,10 @@ static cag_status write_file(struct build_job *j, cag_engine *e,
     cag_status st;
 
     d.tokenizer = tok_blob(j->tok, &d.tokenizer_size);
+    if (rc) {
+        d.receipt = receipt_measure;
+        d.receipt_ctx = rc;
+    }
     st = kvc_write(j->o->output, &d, j->o->mode, engine_pool(e), err);
     j->r->write_s = now_s() - start;
     if (st == CAG_E_CANCELLED)
@@ -262,6 +269,11 @@ static void describe_old(struct build_job *j)
     j->r->file_bytes = i->size_bytes;
     j->r->kv_raw_bytes = i->kv_raw_bytes;
     j->r->kv_stored_bytes = i->kv_stored_bytes;
+    if (cag_kvc_get_receipt(j->old)) {
+        j->r->has_receipt = true;
+        j->r->receipt = *cag_kvc_get_receipt(j->old);
+        j->r->receipt.loss = NULL;         /* it goes with the old cache */
+    }
     snprintf(j->r->content_id, sizeof j->r->content_id, "%s", i->content_id);
 }
 
@@ -270,6 +282,7 @@ static cag_status make(struct build_job *j, cag_error *err)
     cag_engine_opts opts = j->o->engine;
     cag_engine *e = NULL;
     cag_session *s = NULL;
+    struct receipt receipt = { 0 }, *rc = j->lossy ? &receipt : NULL;
     struct kvc_desc d = { .shape = j->shape, .codec = j->codec };
     bool fresh = false;
     cag_status st = build_job_records(j, err);
@@ -297,10 +310,13 @@ static cag_status make(struct build_job *j, cag_error *err)
                                   cag_engine_device(e), err);
     if (!st)
         st = cag_session_new(e, NULL, (int)j->ids.n, &s, err);
+    if (!st && rc)
+        st = receipt_init(rc, j, e, s, err);
     if (!st)
-        st = compute(j, e, s, err);
+        st = compute(j, e, s, rc, err);
     if (!st)
-        st = write_file(j, e, s, err);
+        st = write_file(j, e, s, rc, err);
+    receipt_release(&receipt);
     cag_session_free(s);
     cag_engine_free(e);
     return st;

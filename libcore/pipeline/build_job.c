@@ -13,8 +13,10 @@
 
 #include "kvc/kvc_codec.h"
 #include "kvc/kvc_read.h"
+#include "kvc/kvc_receipt.h"
 #include "kvc/kvc_write.h"
 #include "pipeline/notes.h"
+#include "pipeline/receipt.h"
 #include "tokenizer/chat.h"
 #include "tokenizer/tokenizer.h"
 #include "util/file.h"
@@ -269,6 +271,11 @@ static cag_status choose_shapes(struct build_job *j, cag_error *err)
         .elem_bytes = kvc_codec_elem_bytes((enum kvc_codec)codec),
         .n_tok = (int)j->ids.n
     };
+    j->lossy = kvc_codec_lossy((enum kvc_codec)codec);
+    if (j->lossy)
+        j->max_loss = j->o->max_loss < 0
+                          ? kvc_codec_max_loss((enum kvc_codec)codec)
+                          : (float)j->o->max_loss;
     j->exact = j->shape;
     j->exact_codec = j->codec;
     if (kvc_is_q8h(&j->shape)) {
@@ -299,7 +306,8 @@ static cag_status check_fit(struct build_job *j, cag_error *err)
                    (strcmp(j->codec, "f16z") ? 0 : held);
     r->build_bytes = held + m->size_bytes +
                      (uint64_t)512 * 4 * (uint64_t)(8 * m->d_model +
-                                                    4 * m->d_ff);
+                                                    4 * m->d_ff) +
+                     (j->lossy ? receipt_bytes(j) : 0);
     if (r->n_tok + j->reserve > j->n_ctx)
         return cag_fail(err, CAG_E_LIMIT, j->o->output, -1,
                         "the knowledge does not fit: %lld tokens + %lld "

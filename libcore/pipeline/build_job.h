@@ -41,6 +41,8 @@ struct build_job {
     struct kvc_shape      exact;       /* of what is computed: q8h is coded
                                           from f16 at the end               */
     const char           *exact_codec;
+    float                 max_loss;    /* of a lossy codec, else 0          */
+    bool                  lossy;
     jv                   *meta, *sources, *prmt;
 };
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "kvc/kvc_read.h"
+#include "kvc/kvc_receipt.h"
 #include "pipeline/build_job.h"
 #include "util/error.h"
 #include "util/file.h"
@@ -110,6 +111,18 @@ static cag_status check_paths(const struct build_job *j, cag_error *err)
     return st;
 }
 
+static jv *build_json(const struct build_job *j)
+{
+    jv *o = record_build(j->o, j->n_ctx, j->reserve, j->dir);
+    char hex[9];
+
+    kvc_f32_hex(j->max_loss, hex);
+    if (!o || !j->lossy || jv_set_str(o, "max_loss", hex))
+        return o;
+    jv_free(o);
+    return NULL;
+}
+
 cag_status build_job_records(struct build_job *j, cag_error *err)
 {
     cag_status st = check_paths(j, err);
@@ -118,8 +131,7 @@ cag_status build_job_records(struct build_job *j, cag_error *err)
         return st;
     j->meta = jv_new_object();
     if (!j->meta || !jv_set(j->meta, "binding", binding_json(j, err)) ||
-        !jv_set(j->meta, "build",
-                record_build(j->o, j->n_ctx, j->reserve, j->dir)) ||
+        !jv_set(j->meta, "build", build_json(j)) ||
         !jv_set(j->meta, "model", model_json(j)) ||
         !jv_set(j->meta, "prompt", prompt_json(j)))
         return cag_fail_nomem(err, "cache description");

@@ -218,8 +218,24 @@ static bool on_progress(void *ctx, const char *what, uint64_t done,
     return p->hooks->progress(p->hooks->ctx, what, p->base + done, p->total);
 }
 
+/* The next tokens, at most pass of them; those of the receipt in one piece,
+ * with the logits of each. */
+static cag_status some(struct build_job *j, cag_session *s, int pass,
+                       const struct receipt *r, cag_error *err)
+{
+    int at = cag_session_n_tok(s), n = (int)j->ids.n - at;
+    int probe = r ? r->n : 0;
+
+    if (probe && n <= probe)
+        return session_prefill_rows(s, j->ids.id + at, n, r->logits, err);
+    n -= probe;
+    return cag_session_prefill(s, j->ids.id + at, n < pass ? n : pass, NULL,
+                               err);
+}
+
 cag_status checkpoint_prefill(struct build_job *j, cag_engine *e,
-                              cag_session *s, cag_error *err)
+                              cag_session *s, const struct receipt *r,
+                              cag_error *err)
 {
     const cag_build_opts *o = j->o;
     int begin = cag_session_n_tok(s), n = (int)j->ids.n, saved = begin;
@@ -234,18 +250,17 @@ cag_status checkpoint_prefill(struct build_job *j, cag_engine *e,
         cag_engine_set_progress(e, on_progress, &p);
     if (!saving)
         pass = n;
-    for (int at = begin; at < n && !st; at = cag_session_n_tok(s)) {
-        int more = n - at < pass ? n - at : pass;
-
+    for (int at = begin; at < n && !st;) {
         p.base = (uint64_t)(at - begin);
-        st = cag_session_prefill(s, j->ids.id + at, more, NULL, err);
-        if (st || !saving || at + more == n || now_s() - last < every ||
+        st = some(j, s, pass, r, err);
+        at = cag_session_n_tok(s);
+        if (st || !saving || at == n || now_s() - last < every ||
             now_s() - last < COST_SHARE * cost)
             continue;
         cost = now_s();
         saving = save_noted(j, e, s);
         if (saving)
-            saved = at + more;
+            saved = at;
         last = now_s();
         cost = last - cost;
     }

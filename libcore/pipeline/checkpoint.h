@@ -14,6 +14,7 @@
 #include <cag/pipeline.h>
 
 #include "pipeline/build_job.h"
+#include "pipeline/receipt.h"
 
 /* Open the checkpoint of an output; *out is NULL when there is none that is
  * usable (said in a note).  CAG_E_NOMEM at most. */
@@ -28,10 +29,12 @@ void       checkpoint_remove(const char *output);
 /*
  * Compute the tokens of the job behind those the session holds.  With
  * o->checkpoint they are saved every o->checkpoint_s seconds (seldom enough
- * to cost less than a tenth of the time) and when the caller cancels.
+ * to cost less than a tenth of the time) and when the caller cancels.  r, if
+ * not NULL, gets the logits of the last tokens.
  */
 cag_status checkpoint_prefill(struct build_job *j, cag_engine *e,
-                              cag_session *s, cag_error *err);
+                              cag_session *s, const struct receipt *r,
+                              cag_error *err);
 /* Save all tokens of the session; a failure is a note, not an error. */
 void       checkpoint_save(struct build_job *j, cag_engine *e,
                            const cag_session *s);

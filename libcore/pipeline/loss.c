@@ -16,6 +16,7 @@
 #include <stdlib.h>
 
 #include "kernels/kernels.h"
+#include "util/rd.h"
 #include "util/real.h"
 
 /* The highest logit, the first of equals; false if one is not finite.
@@ -113,16 +114,30 @@ void loss_of_rows(struct loss_row *row, int n, int n_next,
 
 /* ------------------------------------------------------------ keys, values */
 
-void loss_add(struct loss_sum *s, uint16_t exact, float stored)
+void loss_add(struct loss_sum *s, const uint8_t *exact, const float *stored,
+              size_t n)
 {
-    double x = (double)f16_to_f32(exact), y = (double)stored, d = x - y;
+    float max = 0;
+    double square = 0, difference = 0;
+    int64_t subnormal = 0, overflow = 0;
 
-    if (fabs(x) > s->max_abs)
-        s->max_abs = fabs(x);
-    s->square += x * x;
-    s->difference += d * d;
-    s->n_subnormal += (exact & 0x7c00) == 0 && (exact & 0x03ff) != 0;
-    s->n_overflow += fabs(y) > 65504;
+    for (size_t i = 0; i < n; i++) {
+        uint16_t bits = rd_le16(exact + 2 * i);
+        float x = f16_to_f32(bits);
+        double d = (double)x - (double)stored[i];
+
+        max = fabsf(x) > max ? fabsf(x) : max;
+        square += (double)x * (double)x;
+        difference += d * d;
+        subnormal += (bits & 0x7c00) == 0 && (bits & 0x03ff) != 0;
+        overflow += fabsf(stored[i]) > 65504.0f;
+    }
+    if ((double)max > s->max_abs)
+        s->max_abs = (double)max;
+    s->square += square;
+    s->difference += difference;
+    s->n_subnormal += subnormal;
+    s->n_overflow += overflow;
 }
 
 void loss_of_sum(const struct loss_sum *s, cag_kvc_loss *out)

@@ -29,12 +29,13 @@ bool loss_of_row(const float *exact, const float *other, int n_vocab,
 void loss_of_rows(struct loss_row *row, int n, int n_next,
                   cag_kvc_receipt *out);
 
-/* Values of K or V: exact f16 bits and what is stored instead. */
+/* Values of K or V: exact ones, little-endian f16, and what is stored. */
 struct loss_sum {
     double  max_abs, square, difference;   /* the last two: sums of squares */
     int64_t n_subnormal, n_overflow;
 };
-void loss_add(struct loss_sum *s, uint16_t exact, float stored);
+void loss_add(struct loss_sum *s, const uint8_t *exact, const float *stored,
+              size_t n);
 void loss_of_sum(const struct loss_sum *s, cag_kvc_loss *out);
 
 #endif

@@ -7,6 +7,7 @@
  *   template  {"kind": "model"|"builtin"|"text", "name": string|null}
  *   default   the prompt parts that were the default text then
  *   drop_front_matter, n_ctx, reserve
+ *   max_loss  of a lossy codec only: f32 as hex digits, its limit
  *
  * Nothing in it is ever executed: a filter is recorded to be shown.
  */

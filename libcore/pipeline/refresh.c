@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "kvc/kvc_read.h"
+#include "kvc/kvc_receipt.h"
 #include "pipeline/checkpoint.h"
 #include "pipeline/locate.h"
 #include "pipeline/notes.h"
@@ -61,6 +62,16 @@ static cag_status find_model(const cag_kvc *k, const char *dir,
     return st;
 }
 
+/* The recorded limit of a lossy codec, where the caller names no other. */
+static void take_max_loss(const jv *build, cag_build_opts *b)
+{
+    const char *hex = jv_get_str(build, "max_loss", "");
+    float x;
+
+    if (b->max_loss < 0 && kvc_f32_unhex(hex, &x) && x >= 0)
+        b->max_loss = (double)x;
+}
+
 static cag_status take_all(const cag_kvc *k, const char *path,
                            cag_build_opts *b, struct arena *a,
                            char **model, cag_error *err)
@@ -97,6 +108,7 @@ static cag_status take_all(const cag_kvc *k, const char *path,
     b->reserve = i->reserve;
     b->codec = i->codec;
     b->engine.precision = cag_precision_of(i->precision);
+    take_max_loss(build, b);
     take_template(k, build, b);
     return CAG_OK;
 }

@@ -535,7 +535,7 @@ EOF
     [ -r /proc/self/status ] || skip "no /proc"
     case ${CAG_MODE:-release} in san | tsan) skip "a sanitizer keeps what is freed" ;; esac
     seq 1 1600 >long.md
-    for c in f16 f16z; do
+    for c in f16 q8h f16z; do
         cag-build -q -m "$MODELS/qwen3" --codec $c -o long-$c.kvc long.md
         raw=$(($(cag-inspect --json long-$c.kvc | jq '.tokens // .n_tok') * 3840 / 1024))
         coproc ASK { exec cag-ask -q -n 20 --batch - long-$c.kvc; }
@@ -548,7 +548,7 @@ EOF
         kill $pid
         wait $pid || true
         echo "$c: $anon KiB private, $raw KiB of K and V"
-        if [ $c = f16 ]; then
+        if [ $c != f16z ]; then
             [ "$anon" -lt 16384 ]
         else
             [ "$anon" -lt $((raw * 12 / 10 + 16384)) ]

@@ -187,7 +187,7 @@ M
     refused "1:1: the manifest is empty" </dev/null
     refused "2:1: a second document" <<<$'sources: [a]\n---\nsources: [b]'
     refused "1:1: found a list, expected a mapping" <<<'- a'
-    refused "1:8: codec is 'f8', expected one of f16z, f16, f32" <<<$'codec: f8\nsources: [a]'
+    refused "1:8: codec is 'f8', expected one of f16z, f16, q8h, f32" <<<$'codec: f8\nsources: [a]'
     refused "1:11: ctx-size is '1e3', expected a whole number" <<<$'ctx-size: 1e3\nsources: [a]'
     refused "1:10: threads is '0', expected" <<<$'threads: 0\nsources: [a]'
     refused "1:8: model is empty" <<<$'model: ""\nsources: [a]'

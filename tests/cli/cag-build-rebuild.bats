@@ -111,8 +111,8 @@ one() {
 @test "payload is tokens x bytes per token, for every codec and head count" {
     echo hi >s.md
     for m in qwen3.F16 llama.F16 mistral.F16; do
-        for c in f16z f16 f32; do
-            ok cag-build -q -m "$models/$m.gguf" --codec $c -o k.kvc s.md
+        for c in f16z f16 f32 q8h; do
+            ok cag-build -q -m "$models/$m.gguf" --codec $c --max-loss 1 -o k.kvc s.md
             cag-inspect --json k.kvc >k.json
             jq -e '.codec == "f32" or .bytes < 1048576' k.json
             ok cag-inspect --tensors --json k.kvc

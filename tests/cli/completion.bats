@@ -34,7 +34,7 @@ in_manual() {
     [ "$(in_bash cag-build --co)" = $'--codec\n--color\n--completion' ]
     [ "$(in_bash cag-build --codec f16)" = $'f16\nf16z' ]
     [ "$(in_bash cag-build --codec = f16)" = $'f16\nf16z' ]
-    [ "$(in_bash cag-build --codec =)" = $'f16\nf16z\nf32' ]
+    [ "$(in_bash cag-build --codec =)" = $'f16\nf16z\nf32\nq8h' ]
     [ "$(in_bash cag-build -m model --recode "")" = $'f16\nf16z' ]
     [ "$(in_bash cag-build --device c)" = $'cpu\ncuda' ]
     [ "$(in_bash cag-build -o "")" = $'a.kvc\nb c.kvc\ndir\nnotes.md' ]

@@ -267,6 +267,39 @@ static void ignored(void **state)
     unlink(ckpt);
 }
 
+/* Of codec q8h f16 is saved, and the last tokens' queries computed again. */
+static void coded(void **state)
+{
+    struct stop s = { 0, 0, true, 0 };
+    cag_error err = CAG_ERROR_INIT;
+    uint8_t one_go[SHA256_SIZE], resumed[SHA256_SIZE];
+    cag_build_opts o;
+    cag_build_report r;
+    cag_kvc *k;
+
+    (void)state;
+    unlink(out);
+    options(&o, out, NULL);
+    o.codec = "q8h";
+    build_ok(&o);
+    sha_of(out, one_go);
+    unlink(out);
+    options(&o, out, &s);
+    o.codec = "q8h";
+    assert_int_equal(cag_build(&o, &r, &err), CAG_E_CANCELLED);
+    cag_build_report_release(&r);
+    assert_int_equal(cag_kvc_open(ckpt, &k, &err), CAG_OK);
+    assert_string_equal(cag_kvc_get_info(k)->codec, "f16");
+    cag_kvc_close(k);
+    s.writing = false;
+    assert_int_equal(cag_build(&o, &r, &err), CAG_OK);
+    assert_int_equal(r.n_tok_resumed, r.n_tok - 256);
+    cag_build_report_release(&r);
+    sha_of(out, resumed);
+    assert_memory_equal(one_go, resumed, sizeof one_go);
+    assert_false(file_exists(ckpt));
+}
+
 static int set_up(void **state)
 {
     char path[64];
@@ -297,6 +330,7 @@ int main(void)
         cmocka_unit_test(cancelled_anywhere),
         cmocka_unit_test(killed_anywhere),
         cmocka_unit_test(is_no_cache),
+        cmocka_unit_test(coded),
         cmocka_unit_test(ignored),
     };
     return cmocka_run_group_tests(tests, set_up, fault_tear_down);

@@ -247,11 +247,12 @@ static int set_up(void **state)
 
 int main(void)
 {
-    static char f16z[] = "f16z", f16[] = "f16", f32[] = "f32";
+    static char f16z[] = "f16z", f16[] = "f16", f32[] = "f32", q8h[] = "q8h";
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_prestate(flips, f16z),
         cmocka_unit_test_prestate(flips, f16),
         cmocka_unit_test_prestate(flips, f32),
+        cmocka_unit_test_prestate(flips, q8h),
         cmocka_unit_test(padding),
         cmocka_unit_test(cuts),
     };

@@ -81,6 +81,11 @@ static cag_status scene_build_gguf(struct result *res, cag_error *err)
     return build_with(MODEL_GGUF, "f32", NULL, res, err);
 }
 
+static cag_status scene_build_q8h(struct result *res, cag_error *err)
+{
+    return build_with(FAULT_MODEL, "q8h", NULL, res, err);
+}
+
 /* out is an earlier build of other texts: its prefix is taken over */
 static cag_status scene_rebuild(struct result *res, cag_error *err)
 {
@@ -501,6 +506,7 @@ int main(void)
     static const struct scene scenes[] = {
         { "build", scene_build, NULL },
         { "build-gguf-f32", scene_build_gguf, NULL },
+        { "build-q8h", scene_build_q8h, other },
         { "rebuild", scene_rebuild, other },
         { "plan", scene_plan, NULL },
         { "fresh", scene_fresh, NULL },

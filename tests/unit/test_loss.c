@@ -10,6 +10,7 @@
 
 #include "kernels/kernels.h"
 #include "pipeline/loss.h"
+#include "util/rd.h"
 #include "util/real.h"
 
 enum { V = 1000 };
@@ -179,32 +180,40 @@ static void summary(void **state)
     assert_true(isfinite(r.ppl_change) && r.ppl_change > 1e30f);
 }
 
+static void add(struct loss_sum *s, uint16_t exact, float stored)
+{
+    uint8_t le[2];
+
+    rd_put16(le, exact);
+    loss_add(s, le, &stored, 1);
+}
+
 static void values(void **state)
 {
     (void)state;
     struct loss_sum s = { .n_overflow = 0 };
     cag_kvc_loss l;
 
-    loss_add(&s, 0x3c00, 1.5f);          /* 1 */
-    loss_add(&s, 0xc400, -4.0f);         /* -4 */
-    loss_add(&s, 0x0001, 0.0f);          /* the smallest subnormal */
-    loss_add(&s, 0x8000, 0.0f);          /* -0 is none */
-    loss_add(&s, 0x83ff, 0.0f);
-    loss_add(&s, 0x0400, 0.0f);          /* normal */
+    add(&s, 0x3c00, 1.5f);          /* 1 */
+    add(&s, 0xc400, -4.0f);         /* -4 */
+    add(&s, 0x0001, 0.0f);          /* the smallest subnormal */
+    add(&s, 0x8000, 0.0f);          /* -0 is none */
+    add(&s, 0x83ff, 0.0f);
+    add(&s, 0x0400, 0.0f);          /* normal */
     loss_of_sum(&s, &l);
     assert_true(l.max_abs == 4);
     assert_int_equal(l.n_subnormal, 2);
     assert_int_equal(l.n_overflow, 0);
     close_to((double)l.rel_rms, sqrtl(0.25L / 17), 1e-8);
-    loss_add(&s, 0x7bff, 65504.0f);
-    loss_add(&s, 0xfbff, -65505.0f);
+    add(&s, 0x7bff, 65504.0f);
+    add(&s, 0xfbff, -65505.0f);
     loss_of_sum(&s, &l);
     assert_true(l.max_abs == 65504);
     assert_int_equal(l.n_overflow, 1);
     memset(&s, 0, sizeof s);
     loss_of_sum(&s, &l);
     assert_true(l.rel_rms == 0 && l.max_abs == 0);
-    loss_add(&s, 0, 0.5f);
+    add(&s, 0, 0.5f);
     loss_of_sum(&s, &l);
     assert_true(l.rel_rms == 1);
 }
