@@ -283,6 +283,31 @@ CAG_API char *cag_answer_json(const cag_kb *kb, const cag_answer *a,
 
 /* ------------------------------------------------------------------ batch */
 
+/* A row that is put out: answered now, taken from an earlier run, or bad. */
+typedef enum cag_row_kind { CAG_ROW_NEW, CAG_ROW_EARLIER,
+                            CAG_ROW_FAILED } cag_row_kind;
+
+/*
+ * A file of rows that may be killed and continued.  Rows go to PATH.part,
+ * each written when it is done, and PATH is replaced when all are there; a
+ * PATH that is a device or a pipe is written directly.  With resume, the rows
+ * that PATH.part and PATH hold are there to be taken: no whole one is lost,
+ * whenever the run is killed.  One run at a time (CAG_E_LOCKED).
+ */
+typedef struct cag_rows cag_rows;
+CAG_API cag_status cag_rows_open(const char *path, bool resume,
+                                 cag_rows **out, cag_error *err);
+/* One row with its newline.  Errors: CAG_E_IO, CAG_E_NOMEM. */
+CAG_API cag_status cag_rows_put(cag_rows *r, const char *row, size_t size,
+                                cag_row_kind kind, cag_error *err);
+/* All rows were put: PATH.part holds them in order and, if good, becomes
+ * PATH. */
+CAG_API cag_status cag_rows_end(cag_rows *r, bool good, cag_error *err);
+/* Without cag_rows_end: what is done can be resumed. */
+CAG_API void       cag_rows_close(cag_rows *r);
+/* "PATH.part", or NULL where PATH is written directly. */
+CAG_API const char *cag_rows_part(const cag_rows *r);
+
 typedef struct cag_batch_opts {
     cag_ask_params params;
     int   parallel;            /* rows decoded together; 0 = from cores     */
@@ -291,8 +316,7 @@ typedef struct cag_batch_opts {
     bool  check_only;          /* --dry-run: check rows, answer none        */
     int   format;              /* 0 as the input, 1 text, 2 jsonl           */
     const char *name;          /* of the input, for notes; or NULL          */
-    /* rows already answered, as one JSONL text (--resume), or NULL */
-    const char *done; size_t done_size;
+    const cag_rows *earlier;   /* rows already answered (--resume), or NULL */
     /* May the next line be had without waiting?  Asked while rows are being
      * answered; NULL = always. */
     bool (*ready)(void *ctx);
@@ -309,13 +333,13 @@ typedef struct cag_batch_report {
 typedef const char *(*cag_line_fn)(void *ctx, size_t *size, cag_error *err);
 /* One output row with its newline; not CAG_OK stops the batch. */
 typedef cag_status (*cag_row_fn)(void *ctx, const char *row, size_t size,
-                                 bool failed, cag_error *err);
+                                 cag_row_kind kind, cag_error *err);
 
 /*
  * Answer rows until the input ends.  A bad row is reported in its place and
  * ends nothing.  Equal greedy questions are answered once, as long as the
  * first is among the last few hundred; memory does not grow with the input,
- * except for done and, with check_only, the ids.
+ * except for 24 bytes an earlier row and, with check_only, the ids.
  */
 CAG_API cag_status cag_kb_batch(cag_kb *kb, const cag_batch_opts *o,
                                 cag_line_fn in, cag_row_fn out, void *ctx,

@@ -36,6 +36,7 @@ struct slot {
     struct turn     turn;
     struct buf      out;         /* the finished row                        */
     int             twin;        /* slot whose answer this one waits for    */
+    bool            earlier;     /* its answer is of an earlier run         */
     char            key[17];
 };
 
@@ -204,6 +205,7 @@ static cag_status start_row(struct batch *b, struct slot *s, cag_error *err)
         return st;
     if (known_earlier(&b->known, &s->row, s->key, &earlier)) {
         b->r->n_resumed++;
+        s->earlier = true;
         st = complete(b, s, &earlier, err);
         cag_answer_release(&earlier);
         return st;
@@ -257,7 +259,7 @@ static cag_status fill(struct batch *b, cag_error *err)
             b->know_format = true;
             b->jsonl_in = text[0] == '{';
             b->jsonl_out = b->o->format ? b->o->format == 2 : b->jsonl_in;
-            if (b->o->done && !b->jsonl_out)
+            if (b->o->earlier && !b->jsonl_out)
                 return cag_fail(err, CAG_E_USAGE, b->o->name, -1,
                                 "--resume needs rows as JSON: add "
                                 "--output-format jsonl");
@@ -336,7 +338,9 @@ static cag_status emit(struct batch *b, struct slot *s, cag_error *err)
              b->o->name ? b->o->name : "", b->o->name ? ": " : "",
              s->row.error.msg);
     if (s->out.size)
-        st = b->out(b->ctx, s->out.data, s->out.size, failed, err);
+        st = b->out(b->ctx, s->out.data, s->out.size,
+                    failed        ? CAG_ROW_FAILED
+                    : s->earlier  ? CAG_ROW_EARLIER : CAG_ROW_NEW, err);
     b->torn = st != CAG_OK;
     if (failed && b->o->fail_fast)
         b->stop = true;
@@ -407,7 +411,7 @@ static cag_status set_up(struct batch *b, cag_error *err)
     b->step_slot = mem_alloc_array((size_t)b->n_slot, sizeof *b->step_slot);
     if (!b->slot || !b->step || !b->new_turn || !b->step_slot)
         return cag_fail_nomem(err, "batch");
-    return known_init(&b->known, b->o->done, b->o->done_size, err);
+    return known_init(&b->known, b->o->earlier, err);
 }
 
 cag_status cag_kb_batch(cag_kb *kb, const cag_batch_opts *o, cag_line_fn in,

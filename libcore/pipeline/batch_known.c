@@ -49,7 +49,7 @@ static int by_hash(const void *a, const void *b)
 
     if (x->hash != y->hash)
         return x->hash > y->hash ? 1 : -1;
-    return (x->text > y->text) - (x->text < y->text);
+    return (x->at > y->at) - (x->at < y->at);
 }
 
 static bool put_row_identity(struct buf *b, const jv *row)
@@ -62,9 +62,10 @@ static bool put_row_identity(struct buf *b, const jv *row)
 }
 
 /* One line of the earlier output; a line that is no answer is passed over. */
-static cag_status load_line(struct known *k, const char *line, size_t size,
-                            size_t *cap, cag_error *err)
+static cag_status load_line(void *ctx, const char *line, size_t size,
+                            uint64_t at, cag_error *err)
 {
+    struct known *k = ctx;
     struct buf b = BUF_INIT;
     jv *row = NULL;
     cag_status st = CAG_OK;
@@ -72,44 +73,40 @@ static cag_status load_line(struct known *k, const char *line, size_t size,
     if (jv_parse(line, size, NULL, &row, NULL) == CAG_OK &&
         jv_type(row) == JV_OBJECT && jv_get(row, "answer") &&
         !jv_get(row, "error") && put_row_identity(&b, row)) {
-        if (k->n_row == *cap) {
-            size_t more = *cap ? 2 * *cap : 256, bytes;
+        if (k->n_row == k->cap_row) {
+            size_t more = k->cap_row ? 2 * k->cap_row : 256, bytes;
             void *v = mem_mul(&bytes, more, sizeof *k->row)
                           ? mem_realloc(k->row, bytes) : NULL;
 
             if (v) {
                 k->row = v;
-                *cap = more;
+                k->cap_row = more;
             } else {
                 st = cag_fail_nomem(err, "rows to resume");
             }
         }
         if (!st)
-            k->row[k->n_row++] =
-                (struct known_row){ xxh3_64(b.data, b.size), line, size };
+            k->row[k->n_row++] = (struct known_row){
+                xxh3_64(b.data, b.size), at, (uint32_t)size
+            };
     }
     buf_free(&b);
     jv_free(row);
     return st;
 }
 
-cag_status known_init(struct known *k, const char *done, size_t done_size,
+cag_status known_init(struct known *k, const cag_rows *earlier,
                       cag_error *err)
 {
-    const char *p = done, *end = done ? done + done_size : NULL, *nl;
-    size_t cap = 0;
     cag_status st = CAG_OK;
 
     memset(k, 0, sizeof *k);
+    k->earlier = earlier;
     k->recent = mem_alloc_array(KNOWN_RECENT, sizeof *k->recent);
     if (!k->recent)
         return cag_fail_nomem(err, "batch");
-    /* a torn last line is no row */
-    while (!st && p && p < end &&
-           (nl = memchr(p, '\n', (size_t)(end - p))) != NULL) {
-        st = load_line(k, p, (size_t)(nl - p), &cap, err);
-        p = nl + 1;
-    }
+    if (earlier)
+        st = rows_each(earlier, load_line, k, err);
     if (k->n_row)
         qsort(k->row, k->n_row, sizeof *k->row, by_hash);
     return st;
@@ -128,15 +125,17 @@ void known_release(struct known *k)
 }
 
 /* Does this earlier row answer the one whose identity is want? */
-static bool take(const struct known_row *d, const struct buf *want,
-                 cag_answer *a)
+static bool take(const struct known *k, const struct known_row *d,
+                 const struct buf *want, cag_answer *a)
 {
-    struct buf b = BUF_INIT;
+    struct buf b = BUF_INIT, line = BUF_INIT;
     jv *row = NULL;
-    bool same = jv_parse(d->text, d->size, NULL, &row, NULL) == CAG_OK &&
+    bool same = rows_read(k->earlier, d->at, d->size, &line) &&
+                jv_parse(line.data, line.size, NULL, &row, NULL) == CAG_OK &&
                 put_row_identity(&b, row) && b.size == want->size &&
                 !memcmp(b.data, want->data, b.size) && row_read_answer(row, a);
 
+    buf_free(&line);
     buf_free(&b);
     jv_free(row);
     return same;
@@ -161,7 +160,7 @@ bool known_earlier(const struct known *k, const struct row *r,
                 hi = mid;
         }
         for (; !found && lo < k->n_row && k->row[lo].hash == hash; lo++)
-            found = take(&k->row[lo], &want, a);
+            found = take(k, &k->row[lo], &want, a);
     }
     buf_free(&want);
     return found;

@@ -2,8 +2,9 @@
  * batch_known.h - answers that a batch need not compute.
  *
  * Two kinds: rows of an earlier, interrupted run (--resume), found by id,
- * question and options wherever they stand now; and equal greedy questions of
- * this run, of which the last few hundred are remembered.
+ * question and options wherever they stand now, and read where they lie; and
+ * equal greedy questions of this run, of which the last few hundred are
+ * remembered.
  */
 #ifndef PIPELINE_BATCH_KNOWN_H
 #define PIPELINE_BATCH_KNOWN_H
@@ -11,16 +12,18 @@
 #include <cag/pipeline.h>
 
 #include "pipeline/row.h"
+#include "pipeline/rows.h"
 
 enum { KNOWN_RECENT = 512 };
 
 struct known {
+    const cag_rows *earlier;    /* borrowed, or NULL */
     struct known_row {          /* sorted by hash */
-        uint64_t    hash;
-        const char *text;       /* borrowed: one line of the earlier output */
-        size_t      size;
+        uint64_t hash;
+        uint64_t at;            /* for rows_read */
+        uint32_t size;
     } *row;
-    size_t n_row;
+    size_t n_row, cap_row;
     struct known_answer {       /* a slot of a table, replaced by the next   */
         char      *question;    /* heap, NULL = free                         */
         size_t     size;
@@ -31,8 +34,8 @@ struct known {
     size_t n_id, cap_id;
 };
 
-/* done: the earlier output (borrowed until known_release), or NULL. */
-cag_status known_init(struct known *k, const char *done, size_t done_size,
+/* earlier: borrowed until known_release, or NULL.  CAG_E_IO, CAG_E_NOMEM. */
+cag_status known_init(struct known *k, const cag_rows *earlier,
                       cag_error *err);
 void       known_release(struct known *k);
 

@@ -82,6 +82,13 @@ cag_status file_out_pwrite(struct file_out *o, const void *data, size_t n,
 /* What is written so far, mapped; file_unmap it before commit or abort. */
 cag_status file_out_map(const struct file_out *o, struct file_map *m,
                         cag_error *err);
+/* All n bytes at off of an open file; path is used in messages.  CAG_E_IO. */
+cag_status file_pwrite(int fd, const char *path, const void *data, size_t n,
+                       uint64_t off, cag_error *err);
+/* fsync of fd, which is open as from; from becomes to; fsync of the
+ * directory.  CAG_E_IO, CAG_E_CREATE. */
+cag_status file_replace(int fd, const char *from, const char *to,
+                        cag_error *err);
 cag_status file_out_commit(struct file_out *o, cag_error *err);
 void       file_out_abort(struct file_out *o);
 /* Could path be written?  CAG_E_CREATE if its directory is missing or may not

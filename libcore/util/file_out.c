@@ -332,15 +332,15 @@ static void unmask_xfsz(const sigset_t *set, const sigset_t *old, bool sent)
     errno = keep;
 }
 
-cag_status file_out_pwrite(struct file_out *o, const void *data, size_t n,
-                           uint64_t off, cag_error *err)
+cag_status file_pwrite(int fd, const char *path, const void *data, size_t n,
+                       uint64_t off, cag_error *err)
 {
     const char *p = data;
     sigset_t set, old;
     int sys = 0;
 
     if (off > INT64_MAX || n > INT64_MAX - off)
-        return cag_fail_sys(err, CAG_E_IO, EFBIG, o->path, "cannot write");
+        return cag_fail_sys(err, CAG_E_IO, EFBIG, path, "cannot write");
     mask_xfsz(&set, &old);
     while (n > 0) {
         /* the kernel writes at most 2 GiB at once, and may write less */
@@ -351,7 +351,7 @@ cag_status file_out_pwrite(struct file_out *o, const void *data, size_t n,
         if (!fault(&half)) {
             if (half && part > 1)
                 part /= 2;
-            w = pwrite(o->fd, p, part, (off_t)off);
+            w = pwrite(fd, p, part, (off_t)off);
         }
         if (w < 0 && errno == EINTR)
             continue;
@@ -365,8 +365,14 @@ cag_status file_out_pwrite(struct file_out *o, const void *data, size_t n,
     }
     unmask_xfsz(&set, &old, sys == EFBIG);
     if (sys)
-        return cag_fail_sys(err, CAG_E_IO, sys, o->path, "cannot write");
+        return cag_fail_sys(err, CAG_E_IO, sys, path, "cannot write");
     return CAG_OK;
+}
+
+cag_status file_out_pwrite(struct file_out *o, const void *data, size_t n,
+                           uint64_t off, cag_error *err)
+{
+    return file_pwrite(o->fd, o->path, data, n, off, err);
 }
 
 cag_status file_out_write(struct file_out *o, const void *data, size_t n,
@@ -406,30 +412,47 @@ static cag_status sync_dir(const char *dir, cag_error *err)
     return st;
 }
 
-cag_status file_out_commit(struct file_out *o, cag_error *err)
+/* As file_replace; *done: it was renamed, whatever came after. */
+static cag_status replace(int fd, const char *from, const char *to,
+                          bool *done, cag_error *err)
 {
     /* taken first: memory that is short must not fail what is done */
-    char *dir = file_dirname(o->path);
+    char *dir = file_dirname(to);
     cag_status st = CAG_OK;
 
+    *done = false;
     if (!dir) {
         st = cag_fail_nomem(err, "path");
-        goto out;
+    } else if (sync_fd(fd) != 0) {
+        st = cag_fail_sys(err, CAG_E_IO, errno, to, "cannot sync");
+    } else if (fault(NULL) || rename(from, to) != 0) {
+        st = cag_fail_sys(err, CAG_E_CREATE, errno, to, "cannot replace");
+    } else {
+        *done = true;
+        st = sync_dir(dir, err);
     }
-    if (sync_fd(o->fd) != 0) {
-        st = cag_fail_sys(err, CAG_E_IO, errno, o->path, "cannot sync");
-        goto out;
-    }
-    if (fault(NULL) || rename(o->tmp, o->path) != 0) {
-        st = cag_fail_sys(err, CAG_E_CREATE, errno, o->path, "cannot replace");
-        goto out;
-    }
-    slot_drop(o->tmp);
-    mem_free(o->tmp);
-    o->tmp = NULL;
-    st = sync_dir(dir, err);
-out:
     mem_free(dir);
+    return st;
+}
+
+cag_status file_replace(int fd, const char *from, const char *to,
+                        cag_error *err)
+{
+    bool done;
+
+    return replace(fd, from, to, &done, err);
+}
+
+cag_status file_out_commit(struct file_out *o, cag_error *err)
+{
+    bool done;
+    cag_status st = replace(o->fd, o->tmp, o->path, &done, err);
+
+    if (done) {
+        slot_drop(o->tmp);
+        mem_free(o->tmp);
+        o->tmp = NULL;
+    }
     file_out_abort(o);
     return st;
 }

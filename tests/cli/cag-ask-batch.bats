@@ -324,6 +324,54 @@ setup() {
     [ ! -e o.part ]
 }
 
+@test "a changed question costs no earlier answer, also when killed" {
+    cag-ask -q --batch rows.jsonl -o o qwen.kvc
+    mv o o.part
+    (sed -n '1s/Question/Changed/p' rows.jsonl; sed -n 2,5p rows.jsonl) >head
+    mkfifo in
+    cag-ask -q --batch in -o o --resume qwen.kvc 2>err &
+    pid=$!
+    exec 8>in
+    rm in
+    cat head >&8
+    for i in $(seq 200); do [ "$(wc -l <o.part)" -gt 120 ] && break; sleep 0.05; done
+    kill -9 $pid
+    exec 8>&-
+    wait $pid || true
+    # all 120, and the new one behind them
+    head -n 120 o.part | steady | cmp want.jsonl -
+    [ "$(tail -n +121 o.part | jq -r .question)" = "$(head -n 1 head | jq -r .question)" ]
+    sed '1s/Question/Changed/' rows.jsonl >new.jsonl
+    expect 0 cag-ask --batch new.jsonl -o o --resume qwen.kvc
+    says " 0 answered, 0 failed, 120 from an earlier run"
+    [ "$(ls -A | grep -c '^\.\|part')" = 0 ]
+    steady o | tail -n +2 | cmp <(tail -n +2 want.jsonl) -
+}
+
+@test "--resume reads an earlier output where it lies: memory is flat" {
+    case ${CAG_MODE:-release} in san | tsan) skip "a sanitizer keeps what is freed" ;; esac
+    mkfifo in
+    memory() {
+        cag-ask -q -n 2 --batch in -o o --output-format jsonl --resume llama.kvc &
+        pid=$!
+        exec 8>in
+        echo one >&8
+        for i in $(seq 400); do tail -c 999 o.part | grep -q '"question":"one"' && break; sleep 0.05; done
+        kib=$(awk '/^RssAnon|^VmSwap/ { s += $2 } END { print s }' /proc/$pid/status)
+        exec 8>&-
+        wait $pid
+        rm o
+    }
+    memory
+    before=$kib
+    text=$(printf 'answer%.0s ' {1..100})
+    seq 20000 | sed "s/.*/{\"question\":\"&\",\"options\":\"0123456789abcdef\",\"answer\":\"$text\"}/" >o.part
+    memory
+    echo "$before KiB, $kib KiB with 14 MB of earlier rows"
+    rm in
+    [ $((kib - before)) -lt 3072 ]
+}
+
 @test "a torn or foreign FILE.part is repaired" {
     cag-ask -q --batch rows.jsonl -o o qwen.kvc
     for bytes in 1 50 5000; do

@@ -244,6 +244,7 @@ struct lines {
     const char *const *line;
     int                at;
     struct result     *res;
+    cag_rows          *rows;
 };
 
 static const char *next_line(void *ctx, size_t *size, cag_error *err)
@@ -258,15 +259,14 @@ static const char *next_line(void *ctx, size_t *size, cag_error *err)
 }
 
 static cag_status take_row(void *ctx, const char *row, size_t size,
-                           bool failed, cag_error *err)
+                           cag_row_kind kind, cag_error *err)
 {
     struct lines *l = ctx;
     const char *end = strstr(row, "\"seconds\"");
 
-    (void)err;
-    add(l->res, &failed, sizeof failed);
+    add(l->res, &kind, sizeof kind);
     add(l->res, row, end ? (size_t)(end - row) : size);
-    return CAG_OK;
+    return cag_rows_put(l->rows, row, size, kind, err);
 }
 
 static cag_status scene_batch(struct result *res, cag_error *err)
@@ -277,19 +277,30 @@ static cag_status scene_batch(struct result *res, cag_error *err)
         "{\"question\":\"Who?\",\"id\":8,\"stop\":[\"zz\"]}", "",
         "{\"question\":\"\"}", "{\"question\":\"When?\"}", NULL
     };
-    static const char done[] =
-        "{\"line\":7,\"question\":\"When?\",\"options\":\"none\"}\n{\"li";
-    struct lines l = { rows, 0, res };
-    cag_batch_opts o = { .parallel = 3, .done = done,
-                         .done_size = sizeof done - 1 };
+    struct lines l = { rows, 0, res, NULL };
+    cag_batch_opts o = { .parallel = 3 };
     cag_batch_report r;
     cag_kb *k = NULL;
     cag_status st = open_kb(&k, false, err);
+    char path[64], part[64];
+
+    /* rows that stand, one that differs, a torn one; and PATH itself */
+    write_text(in_dir(path, "memory/rows"),
+               "{\"line\":7,\"question\":\"When?\",\"options\":\"none\"}\n");
+    write_text(in_dir(part, "memory/rows.part"),
+               "{\"line\":7,\"question\":\"When?\",\"options\":\"none\"}\n{\"li");
 
     cag_ask_params_init(&o.params);
     o.params.max_tok = 3;
     if (!st)
+        st = cag_rows_open(path, true, &l.rows, err);
+    o.earlier = l.rows;
+    if (!st)
         st = cag_kb_batch(k, &o, next_line, take_row, &l, &r, err);
+    if (!st)
+        st = cag_rows_end(l.rows, true, err);
+    cag_rows_close(l.rows);
+    unlink(part);
     cag_kb_close(k);
     return st;
 }

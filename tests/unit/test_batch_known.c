@@ -5,7 +5,9 @@
 #include "unit.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "pipeline/batch_known.h"
 #include "util/mem.h"
@@ -28,6 +30,32 @@ static const char earlier[] =
     "[1]\n\n"
     "{\"line\":5,\"question\":\"torn\",\"options\":\"K1\",\"answer\":\"t\""
     USAGE "}";
+
+static char path[] = "/tmp/cag-test-XXXXXX";
+static cag_rows *rows;
+
+/* The earlier output as a file, opened to go on with it. */
+static int begin(void **state)
+{
+    FILE *f;
+
+    (void)state;
+    close(mkstemp(path));
+    f = fopen(path, "w");
+    assert_int_equal(fwrite(earlier, sizeof earlier - 1, 1, f), 1);
+    assert_int_equal(fclose(f), 0);
+    return cag_rows_open(path, true, &rows, NULL);
+}
+
+static int end(void **state)
+{
+    char part[sizeof path + 5];
+
+    (void)state;
+    cag_rows_close(rows);
+    snprintf(part, sizeof part, "%s.part", path);
+    return unlink(path) || unlink(part);
+}
 
 /* A parsed row; the caller releases it. */
 static void row_of(struct row *r, const char *json)
@@ -65,7 +93,7 @@ static void test_earlier(void **state)
     struct known k;
 
     (void)state;
-    assert_int_equal(known_init(&k, earlier, sizeof earlier - 1, NULL), CAG_OK);
+    assert_int_equal(known_init(&k, rows, NULL), CAG_OK);
     assert_true(found(&k, "{\"question\":\"a\",\"id\":1}", "K1", "one"));
     assert_true(found(&k, "{\"id\":\"1\",\"question\":\"a\",\"more\":[]}", "K1",
                       "text id"));
@@ -89,7 +117,7 @@ static void test_answer_comes_back_whole(void **state)
     cag_answer a;
 
     (void)state;
-    assert_int_equal(known_init(&k, earlier, sizeof earlier - 1, NULL), CAG_OK);
+    assert_int_equal(known_init(&k, rows, NULL), CAG_OK);
     row_of(&r, "{\"id\":\"1\",\"question\":\"a\"}");
     assert_true(known_earlier(&k, &r, "K1", &a));
     assert_string_equal(a.reasoning, "why");
@@ -116,7 +144,7 @@ static void test_recent(void **state)
     cag_answer a = { .text = text, .size = 6, .finish = "stop" };
 
     (void)state;
-    assert_int_equal(known_init(&k, NULL, 0, NULL), CAG_OK);
+    assert_int_equal(known_init(&k, NULL, NULL), CAG_OK);
     row_of(&r, "{\"question\":\"a\"}");
     row_of(&other, "{\"question\":\"b\"}");
     assert_null(known_recent(&k, &r, "K1"));
@@ -150,7 +178,7 @@ static void test_recent_is_bounded(void **state)
     int n_kept = 0;
 
     (void)state;
-    assert_int_equal(known_init(&k, NULL, 0, NULL), CAG_OK);
+    assert_int_equal(known_init(&k, NULL, NULL), CAG_OK);
     for (int i = 0; i < 20000; i++) {
         struct row r;
 
@@ -181,7 +209,7 @@ static void test_ids(void **state)
     char json[64];
 
     (void)state;
-    assert_int_equal(known_init(&k, NULL, 0, NULL), CAG_OK);
+    assert_int_equal(known_init(&k, NULL, NULL), CAG_OK);
     for (int turn = 0; turn < 2; turn++)
         for (int i = 0; i < 5000; i++) {
             struct row r;
@@ -215,7 +243,7 @@ static void test_faults(void **state)
 
         row_of(&r, "{\"id\":\"1\",\"question\":\"a\"}");
         mem_fault(n, false);
-        st = known_init(&k, earlier, sizeof earlier - 1, &err);
+        st = known_init(&k, rows, &err);
         /* a row that cannot be read for want of memory is asked again */
         if (!st && known_earlier(&k, &r, "K1", &a)) {
             known_add(&k, &r, "K1", &a);
@@ -242,5 +270,5 @@ int main(void)
         cmocka_unit_test(test_faults),
     };
 
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, begin, end);
 }
