@@ -92,22 +92,42 @@ static void compare_rows(void *ctx, int thread, int64_t begin, int64_t end)
     }
 }
 
+/* Says how far it is; false: the user has had enough. */
+static bool go_on(const struct receipt *r, int done)
+{
+    const cag_hooks *h = &r->j->o->hooks;
+
+    return !h->progress ||
+           h->progress(h->ctx, "receipt", (uint64_t)done, (uint64_t)r->n);
+}
+
+static cag_status cancelled(const struct receipt *r, cag_error *err)
+{
+    return cag_fail(err, CAG_E_CANCELLED, r->j->o->output, -1, "cancelled");
+}
+
+static bool watch_rows(void *ctx)
+{
+    const struct pass *p = ctx;
+
+    return go_on(p->r, p->at);
+}
+
 /* A pass knows only its own tokens. */
 static bool on_progress(void *ctx, const char *what, uint64_t done,
                         uint64_t total)
 {
     const struct pass *p = ctx;
-    const cag_hooks *h = &p->r->j->o->hooks;
 
     (void)what;
     (void)total;
-    return h->progress(h->ctx, "receipt", (uint64_t)p->at + done,
-                       (uint64_t)p->r->n);
+    return go_on(p->r, p->at + (int)done);
 }
 
 static cag_status read_again(struct pass *p, int begin, cag_error *err)
 {
     struct receipt *r = p->r;
+    struct pool *pool = engine_pool(r->engine);
     const int32_t *id = r->j->ids.id + begin;
     cag_status st = CAG_OK;
 
@@ -117,8 +137,13 @@ static cag_status read_again(struct pass *p, int begin, cag_error *err)
         int n = r->n - p->at < ROWS ? r->n - p->at : ROWS;
 
         st = session_prefill_rows(p->session, id + p->at, n, p->logits, err);
-        if (!st)
-            pool_run(engine_pool(r->engine), compare_rows, p, n, 1);
+        if (st)
+            break;
+        pool_watch(pool, watch_rows, p);
+        pool_run(pool, compare_rows, p, n, 1);
+        if (pool_cancelled(pool))
+            st = cancelled(r, err);
+        pool_watch(pool, NULL, NULL);
     }
     cag_engine_set_progress(r->engine, NULL, NULL);
     if (!st && atomic_load(&p->bad) < r->n)
@@ -167,6 +192,7 @@ struct values {
     uint8_t         **scratch;   /* [threads] an exact chunk, two f32 tiles */
     cag_status       *st;        /* [n_layer] */
     cag_error        *err;       /* [n_layer] */
+    atomic_bool       stop;
 };
 
 static size_t exact_bytes(const struct values *v)
@@ -207,8 +233,10 @@ static cag_status compare_tile(const struct values *v, int layer, int tile,
     return CAG_OK;
 }
 
-static cag_status compare_layer(const struct values *v, int layer,
-                                uint8_t *scratch, cag_error *err)
+/* A layer of a long text takes a while, so the caller's thread, which is 0,
+ * looks after every tile. */
+static cag_status compare_layer(struct values *v, int layer, int thread,
+                                cag_error *err)
 {
     const struct kvc_shape *s = kvc_get_shape(v->draft);
     int per_chunk = s->chunk_tok / KVC_TILE;
@@ -222,7 +250,11 @@ static cag_status compare_layer(const struct values *v, int layer,
             st = kvc_chunk_load(v->draft, layer, t / per_chunk, NULL, &raw,
                                 err);
         if (!st)
-            st = compare_tile(v, layer, t, raw, scratch, sum, err);
+            st = compare_tile(v, layer, t, raw, v->scratch[thread], sum, err);
+        if (thread == 0 && !go_on(v->r, v->r->n))
+            atomic_store(&v->stop, true);
+        if (!st && atomic_load(&v->stop))
+            st = cancelled(v->r, err);
     }
     for (int is_v = 0; is_v < 2; is_v++)
         loss_of_sum(&sum[is_v], &v->r->loss[2 * layer + is_v]);
@@ -231,11 +263,11 @@ static cag_status compare_layer(const struct values *v, int layer,
 
 static void compare_layers(void *ctx, int thread, int64_t begin, int64_t end)
 {
-    const struct values *v = ctx;
+    struct values *v = ctx;
 
     for (int64_t l = begin; l < end; l++) {
         v->err[l] = (cag_error)CAG_ERROR_INIT;
-        v->st[l] = compare_layer(v, (int)l, v->scratch[thread], &v->err[l]);
+        v->st[l] = compare_layer(v, (int)l, thread, &v->err[l]);
     }
 }
 
@@ -247,6 +279,7 @@ static cag_status measure_values(struct receipt *r, const cag_kvc *draft,
     int n_thread = pool_size(pool), n_layer = v.exact.n_layer;
     cag_status st = CAG_OK;
 
+    atomic_init(&v.stop, false);
     v.exact.chunk_tok = KVC_TILE;
     v.n = kvc_tile_bytes(&v.exact) / (size_t)v.exact.elem_bytes;
     v.scratch = mem_alloc_array((size_t)n_thread, sizeof *v.scratch);

@@ -267,6 +267,59 @@ static void ignored(void **state)
     unlink(ckpt);
 }
 
+struct late {
+    int calls, at;           /* of the receipt; cancel from this one on */
+};
+
+static bool on_receipt(void *ctx, const char *what, uint64_t done,
+                       uint64_t total)
+{
+    struct late *l = ctx;
+
+    assert_true(done <= total);
+    l->calls += !strcmp(what, "receipt");
+    return l->at == 0 || l->calls < l->at;
+}
+
+/* While the loss is measured, in the second pass and among the values. */
+static void cancelled_receipt(const uint8_t one_go[SHA256_SIZE])
+{
+    struct late l = { 0, 0 };
+    cag_error err = CAG_ERROR_INIT;
+    cag_build_opts o;
+    cag_build_report r;
+    uint8_t d[SHA256_SIZE];
+    int calls;
+
+    build_opts(&o, out);
+    o.codec = "q8h";
+    o.engine.chunk = 64;
+    o.checkpoint = true;
+    o.hooks.progress = on_receipt;
+    o.hooks.ctx = &l;
+    o.force = true;
+    build_ok(&o);
+    calls = l.calls;
+    assert_true(calls > 10);
+    for (int at = 1; at <= calls; at += calls / 5) {
+        unlink(out);
+        l = (struct late){ 0, at };
+        assert_int_equal(cag_build(&o, &r, &err), CAG_E_CANCELLED);
+        cag_build_report_release(&r);
+        assert_false(file_exists(out));
+        assert_int_equal(n_temporary(), 0);
+        assert_true(file_exists(ckpt));
+        l = (struct late){ 0, 0 };
+        o.force = false;
+        assert_int_equal(cag_build(&o, &r, &err), CAG_OK);
+        assert_int_equal(r.n_tok_resumed, r.n_tok - 256);
+        cag_build_report_release(&r);
+        sha_of(out, d);
+        assert_memory_equal(one_go, d, sizeof d);
+        assert_false(file_exists(ckpt));
+    }
+}
+
 /* Of codec q8h f16 is saved, and the last tokens' queries computed again. */
 static void coded(void **state)
 {
@@ -298,6 +351,7 @@ static void coded(void **state)
     sha_of(out, resumed);
     assert_memory_equal(one_go, resumed, sizeof one_go);
     assert_false(file_exists(ckpt));
+    cancelled_receipt(one_go);
 }
 
 static int set_up(void **state)

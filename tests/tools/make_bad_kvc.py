@@ -3,6 +3,7 @@
 
 Run from the repository root after the golden files in tests/golden/kvc.
 """
+import hashlib
 import pathlib
 import struct
 
@@ -11,7 +12,39 @@ size = len(good)
 flipped = bytearray(good[:4096])
 flipped[200] ^= 0x10
 
+lossy = pathlib.Path("tests/fuzz/corpus/kvc/file-q8h").read_bytes()[1:]
+
+
+def seal(data, name=None):
+    """Digests of one section and of the header made right again."""
+    data = bytearray(data)
+    for at in range(128, 128 + 64 * struct.unpack_from("<I", data, 12)[0], 64):
+        off, size = struct.unpack_from("<QQ", data, at + 8)
+        if name and data[at:at + 4] == name:
+            data[at + 24:at + 56] = hashlib.sha256(data[off:off + size]).digest()
+    data[32:64] = bytes(32)
+    data[32:64] = hashlib.sha256(data[:4096]).digest()
+    return bytes(data)
+
+
+def receipt(old, new):
+    """The lossy file with other numbers of the same length in its receipt."""
+    at = lossy.index(b'{"codec":"q8h","kl"')
+    assert len(old) == len(new) and old in lossy[at:]
+    return seal(lossy[:at] + lossy[at:].replace(old, new, 1), b"RCPT")
+
+
 cases = {
+    "rcpt-missing": (seal(lossy.replace(b"RCPT", b"RCPU", 1)),
+                     "section RCPT is missing: codec q8h changes values, and a cache without a "
+                     "receipt of how much is not used"),
+    "rcpt-nan": (receipt(b'"max":"3a449ba6"', b'"max":"7fc00000"'),
+                 "RCPT: kl.max is missing or wrong, expected 8 hex digits of an f32 in 0..3.403e+38"),
+    "rcpt-mean-above-max": (receipt(b'"mean":"37', b'"mean":"40'),
+                            "RCPT: kl.mean is missing or wrong, expected 8 hex digits of an f32 in "
+                            "0..0.00075"),
+    "rcpt-span": (receipt(b'"begin":1', b'"begin":3'),
+                  "RCPT: probe.begin is missing or wrong, expected an integer in 1..2"),
     "empty": (b"", "the file is empty, expected a .kvc cache"),
     "truncated": (good[:5000],
                   f"the file has 5000 bytes, its header says {size}: it is truncated"),
