@@ -57,6 +57,8 @@ const opt_spec build_specs[] = {
             "the line above the knowledge"),
     OPT_STR(0, "refusal", &cli.refusal, "TEXT", NULL,
             "the answer when it is not in the knowledge"),
+    OPT_STR(0, "acknowledgement", &cli.ack, "TEXT", NULL,
+            "said to the knowledge, where a template has no system role"),
     OPT_STR(0, "title", &cli.title, "TEXT", NULL,
             "name of the source that is a pipe or '-'"),
     OPT_STR(0, "files0-from", &cli.files0, "F", NULL,
@@ -175,6 +177,7 @@ int build_take_manifest(const cag_manifest *m)
         take(&cli.system_file, m->system_file, from);
     take(&cli.label, m->label, from);
     take(&cli.refusal, m->refusal, from);
+    take(&cli.ack, m->acknowledgement, from);
     if (!cli.template_file)
         take(&cli.template_name, m->chat_template, from);
     if (!cli.template_name)
@@ -255,7 +258,7 @@ static void refuse_idle(void)
 {
     static const void *const what[] = {
         &cli.codec, &cli.n_ctx, &cli.reserve, &cli.system, &cli.system_file,
-        &cli.label, &cli.refusal, &cli.title, &cli.files0, &cli.front,
+        &cli.label, &cli.refusal, &cli.ack, &cli.title, &cli.files0, &cli.front,
         &cli.template_name, &cli.template_file, &cli.precision
     };
     static const void *const how[] = {
@@ -297,6 +300,7 @@ int build_fill(cag_build_opts *b, const cag_manifest *m)
     b->system = cli.system;
     b->label = cli.label;
     b->refusal = cli.refusal;
+    b->acknowledgement = cli.ack;
     b->drop_front_matter = cli.front == 1;
     b->n_ctx = cli.n_ctx;
     b->reserve = cli.reserve;

@@ -57,6 +57,7 @@ typedef struct cag_kvc_info {
     const char *template_date;             /* ISO 8601 day, or NULL         */
     const char *precision, *numerics, *device, *tool;  /* provenance        */
     const char *system, *label, *refusal;  /* the prompt's parts            */
+    const char *acknowledgement;           /* or NULL: none is in it        */
     bool        knows_thinking;
     int64_t     checkpoint_of;       /* 0, or: the first n_tok of so many
                                         tokens of an unfinished build       */

@@ -23,7 +23,7 @@ typedef struct cag_manifest_place {
 typedef struct cag_manifest {
     /* NULL or -1 where the manifest says nothing */
     const char *model, *output, *codec, *precision, *device;
-    const char *system, *system_file, *label, *refusal;
+    const char *system, *system_file, *label, *refusal, *acknowledgement;
     const char *chat_template, *chat_template_file, *template_date;
     const char *front_matter, *depfile;
     int64_t     ctx_size, reserve, threads, batch_size, max_memory;

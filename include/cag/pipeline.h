@@ -61,6 +61,8 @@ typedef struct cag_build_opts {
     const cag_source_spec *source;         /* [n_source]                    */
     int         n_source;
     const char *system, *label, *refusal;  /* NULL = default, or as recorded */
+    const char *acknowledgement;           /* the same; used by templates
+                                              without a system role         */
     bool        drop_front_matter;
     int64_t     n_ctx;                     /* 0 = the model's               */
     int64_t     reserve;                   /* -1 = default                  */

@@ -203,6 +203,8 @@ void kvc_check_meta(struct kvc_check *c, const jv *meta, cag_kvc_info *info)
     info->system = need_str(c, &prompt, "system");
     info->label = need_str(c, &prompt, "label");
     info->refusal = need_str(c, &prompt, "refusal");
+    if (jv_get(prompt.v, "acknowledgement"))
+        info->acknowledgement = need_str(c, &prompt, "acknowledgement");
     info->precision = need_str(c, &prov, "precision");
     info->numerics = need_str(c, &prov, "numerics");
     info->device = need_str(c, &prov, "device");

@@ -18,7 +18,8 @@
  *               needs (globs, options, manifest)
  *   model       name, arch: strings; path, hub: string|null; n_vocab: integer
  *               (path is relative to the .kvc's directory, or absolute)
- *   prompt      system, label, refusal: strings
+ *   prompt      system, label, refusal: strings; acknowledgement: string, if
+ *               the template has no system role
  *   provenance  precision, numerics, device, tool: strings
  * META, if the caller likes:
  *   checkpoint  of: integer, tokens of the build this is the beginning of

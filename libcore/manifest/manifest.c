@@ -63,6 +63,7 @@ static const struct key prompt_keys[] = {
     { "system-file", K_PATH, AT(system_file), 0, 0, NULL },
     { "label", K_STR, AT(label), 0, 0, NULL },
     { "refusal", K_STR, AT(refusal), 0, 0, NULL },
+    { "acknowledgement", K_STR, AT(acknowledgement), 0, 0, NULL },
     { "chat-template", K_STR, AT(chat_template), 0, 0, NULL },
     { "chat-template-file", K_PATH, AT(chat_template_file), 0, 0, NULL },
     { "template-date", K_DATE, AT(template_date), 0, 0, NULL },

@@ -365,6 +365,7 @@ static void job_release(struct bench_job *j)
     mem_free(j->system);
     mem_free(j->label);
     mem_free(j->refusal);
+    mem_free(j->ack);
     mem_free(j->template_text);
 }
 

@@ -40,7 +40,7 @@ struct bench_job {
     int64_t n_frame;               /* prefix tokens that are no knowledge */
     int64_t n_ctx, reserve, n_tok; /* of the user's cache */
     cag_precision precision;       /* as asked, or the user's cache's */
-    char   *system, *label, *refusal, *template_text;
+    char   *system, *label, *refusal, *ack, *template_text;
     double  read_bps, fma_flops;   /* best seen so far; 0: not measured */
     double  weight_bytes;          /* read for one token */
     struct model_config config;    /* for counting work; pointers unused */

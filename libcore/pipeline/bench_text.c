@@ -63,6 +63,7 @@ cag_status bench_text_init(struct bench_job *j, const cag_kvc *k,
     }
     if (!keep(&j->system, info->system) || !keep(&j->label, info->label) ||
         !keep(&j->refusal, info->refusal) ||
+        (info->acknowledgement && !keep(&j->ack, info->acknowledgement)) ||
         !keep(&j->template_text, tail.template_text))
         b.failed = true;
     prompt_tail_release(&tail);
@@ -131,6 +132,7 @@ cag_status bench_text_build(const struct bench_job *j, const char *text,
     o.system = j->system;
     o.label = j->label;
     o.refusal = j->refusal;
+    o.acknowledgement = j->ack;
     o.chat_template_text = j->template_text;
     o.template_date = o.now = 0;       /* the same tokens on any day */
     o.codec = j->codec;

@@ -61,6 +61,8 @@ static void choose_parts(struct build_job *j)
     j->parts.label = part(j, "label", j->o->label, i ? i->label : NULL);
     j->parts.refusal = part(j, "refusal", j->o->refusal,
                             i ? i->refusal : NULL);
+    j->parts.ack = part(j, "acknowledgement", j->o->acknowledgement,
+                        i ? i->acknowledgement : NULL);
     /* the recorded system text has the recorded refusal written into it */
     if (i && j->parts.refusal && !strcmp(j->parts.refusal, i->refusal))
         j->parts.system = part(j, "system", j->o->system, i->system);
@@ -188,6 +190,10 @@ static cag_status make_prompt(struct build_job *j, cag_error *err)
         note(&j->o->hooks, CAG_NOTE_WARN,
              "the system text does not hold {refusal}: the model will not "
              "be told how to say that something is not there");
+    if (!st && j->o->acknowledgement && !j->prompt.ack)
+        note(&j->o->hooks, CAG_NOTE_WARN,
+             "the acknowledgement is not used: this template has a system "
+             "role");
     if (!st && j->ids.n_dropped)
         note(&j->o->hooks, CAG_NOTE_WARN,
              "%zu bytes of the text have no token in this model's "

@@ -64,7 +64,8 @@ static jv *prompt_json(const struct build_job *j)
 
     if (o && jv_set_str(o, "system", j->prompt.system) &&
         jv_set_str(o, "label", j->prompt.label) &&
-        jv_set_str(o, "refusal", j->prompt.refusal))
+        jv_set_str(o, "refusal", j->prompt.refusal) &&
+        (!j->prompt.ack || jv_set_str(o, "acknowledgement", j->prompt.ack)))
         return o;
     jv_free(o);
     return NULL;
@@ -113,9 +114,13 @@ static cag_status check_paths(const struct build_job *j, cag_error *err)
 
 static jv *build_json(const struct build_job *j)
 {
-    jv *o = record_build(j->o, j->n_ctx, j->reserve, j->dir);
+    cag_build_opts used = *j->o;
     char hex[9];
+    jv *o;
 
+    if (!j->prompt.ack)
+        used.acknowledgement = NULL;     /* given, but nothing uses it */
+    o = record_build(&used, j->n_ctx, j->reserve, j->dir);
     kvc_f32_hex(j->max_loss, hex);
     if (!o || !j->lossy || jv_set_str(o, "max_loss", hex))
         return o;

@@ -62,6 +62,28 @@ static cag_status check_source(const struct prompt_source *s, cag_error *err)
     return st ? st : check_text(s->text, s->size, s->name, err);
 }
 
+/* The acknowledgement becomes template text, where a control token would be
+ * one: it must be plain. */
+static cag_status check_ack(const char *ack, const cag_tokenizer *t,
+                            cag_error *err)
+{
+    cag_text   piece = { ack, strlen(ack), CAG_TEXT_TEMPLATE };
+    cag_ids    ids = CAG_IDS_INIT;
+    cag_status st = check_text(ack, piece.size, "--acknowledgement", err);
+
+    if (st == CAG_OK && !*ack)
+        st = cag_fail(err, CAG_E_FORMAT, "--acknowledgement", -1, "is empty");
+    if (st == CAG_OK)
+        st = cag_encode(t, &piece, 1, 0, &ids, err);
+    for (size_t i = 0; st == CAG_OK && i < ids.n; i++)
+        if (cag_token_is_special(t, ids.id[i]))
+            st = cag_fail(err, CAG_E_FORMAT, "--acknowledgement", -1,
+                          "holds a control token of the model, expected "
+                          "plain text");
+    cag_ids_free(&ids);
+    return st;
+}
+
 /* System text, label and sources; ranges count from the body's start. */
 static cag_status make_body(struct prompt *p, const struct prompt_source *src,
                             int n, struct buf *b, cag_error *err)
@@ -154,8 +176,14 @@ cag_status prompt_build(const struct prompt_parts *parts,
         st = check_text(p.label, strlen(p.label), "--label", err);
     for (int i = 0; i < n && st == CAG_OK; i++)
         st = check_source(&src[i], err);
+    if (st == CAG_OK && parts->ack)
+        st = check_ack(parts->ack, t, err);
     if (st == CAG_OK)
-        st = chat_cut_make(template_text, t, now_s, &p.cut, err);
+        st = chat_cut_make(template_text, t, parts->ack, now_s, &p.cut, err);
+    if (st == CAG_OK && p.cut.ack_turns) {
+        p.ack = mem_strdup(parts->ack ? parts->ack : CHAT_ACK);
+        st = p.ack ? CAG_OK : cag_fail_nomem(err, "prompt");
+    }
     if (st == CAG_OK)
         st = make_body(&p, src, n, &body, err);
     if (st == CAG_OK)
@@ -183,6 +211,7 @@ void prompt_release(struct prompt *p)
     mem_free(p->system);
     mem_free(p->label);
     mem_free(p->refusal);
+    mem_free(p->ack);
     chat_cut_release(&p->cut);
     memset(p, 0, sizeof *p);
 }

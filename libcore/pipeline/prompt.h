@@ -31,6 +31,7 @@
 /* NULL = default.  system may use {refusal}. */
 struct prompt_parts {
     const char *system, *label, *refusal;
+    const char *ack;       /* of templates without a system role, chat.h */
 };
 
 struct prompt_source {
@@ -48,6 +49,8 @@ struct prompt {
     struct prompt_range *source;   /* [n_source] */
     int    n_source;
     char  *system, *label, *refusal;   /* as used, {refusal} replaced */
+    char  *ack;                        /* NULL where the template has a system
+                                          role and nothing is acknowledged */
     struct chat_cut cut;
     bool   warn_no_refusal;    /* --system says nothing of the refusal */
 };
@@ -67,7 +70,7 @@ void       prompt_release(struct prompt *p);
 
 /*
  * What a .kvc keeps for asking (kvc(5), PRMT):
- *   ack, border, date (YYYY-MM-DD), knows_thinking, mid, now_s,
+ *   ack, acknowledgement (with ack only), border, date (YYYY-MM-DD), knows_thinking, mid, now_s,
  *   question_trim (bits: 1 left, 2 right), refusal, stop_ids, suffix,
  *   suffix_think, template, template_sha256, trims_question (any bit set)
  */
@@ -76,6 +79,7 @@ struct prompt_tail {
     char    *border;           /* the special token before mid */
     char    *suffix[2];        /* [1] = think */
     char    *refusal, *template_text, *date;
+    char    *ack;              /* CHAT_ACK where the file does not say */
     char     template_sha256[65];
     int64_t  now_s;
     int32_t *stop_id;          /* [n_stop] ascending */

@@ -73,6 +73,7 @@ cag_status prompt_to_json(const struct prompt *p, const char *template_text,
     hash_hex(digest, sizeof digest, hex);
     bool ok = jv_set(o, "stop_ids", stop);
     ok = ok && jv_set_bool(o, "ack", p->cut.ack_turns);
+    ok = ok && (!p->ack || jv_set_str(o, "acknowledgement", p->ack));
     ok = ok && jv_set_str(o, "border", p->cut.border);
     ok = ok && jv_set_str(o, "date", date);
     ok = ok && jv_set_bool(o, "knows_thinking", p->cut.knows_thinking);
@@ -166,6 +167,10 @@ cag_status prompt_tail_from_json(const jv *prmt, const char *file,
         st = get(prmt, str[i].key, file, str[i].to, err);
     for (size_t i = 0; i < sizeof flag / sizeof *flag && st == CAG_OK; i++)
         st = get_bool(prmt, flag[i].key, file, flag[i].to, err);
+    if (st == CAG_OK && jv_get(prmt, "acknowledgement"))
+        st = get(prmt, "acknowledgement", file, &p.ack, err);
+    else if (st == CAG_OK && !(p.ack = mem_strdup(CHAT_ACK)))
+        st = cag_fail_nomem(err, "prompt");
     if (st == CAG_OK)
         st = jv_need_int(prmt, "now_s", file, INT64_MIN / 2, INT64_MAX / 2,
                          &p.now_s, err);
@@ -197,6 +202,7 @@ void prompt_tail_release(struct prompt_tail *p)
     mem_free(p->suffix[0]);
     mem_free(p->suffix[1]);
     mem_free(p->refusal);
+    mem_free(p->ack);
     mem_free(p->template_text);
     mem_free(p->date);
     mem_free(p->stop_id);
@@ -263,7 +269,7 @@ static jv *with_knowledge(const struct prompt_tail *p, const jv *turns)
     ok = ok && jv_set_str(m, "role", p->ack_turns ? "user" : "system") &&
          jv_set_str(m, "content", BODY_MARK) &&
          jv_set_str(a, "role", "assistant") &&
-         jv_set_str(a, "content", CHAT_ACK);
+         jv_set_str(a, "content", p->ack);
     if (ok) {
         ok = jv_append(all, m);
         m = NULL;

@@ -160,6 +160,8 @@ jv *record_build(const cag_build_opts *o, int64_t n_ctx, int64_t reserve,
         ok = jv_append(def, jv_new_str("label", 5));
     if (ok && !o->refusal)
         ok = jv_append(def, jv_new_str("refusal", 7));
+    if (ok && !o->acknowledgement)
+        ok = jv_append(def, jv_new_str("acknowledgement", 15));
     if (ok) {
         ok = jv_set(b, "sources", list);
         list = NULL;

@@ -33,7 +33,7 @@ cag_status record_check_path(const char *path, const char *dir,
 
 /* Set a string member, null where there is none. */
 bool record_set_str(jv *o, const char *key, const char *s);
-/* Was part ("system", "label", "refusal") the default text in that build? */
+/* Was part ("system", "label", "refusal", "acknowledgement") the default text in that build? */
 bool record_was_default(const jv *build, const char *part);
 
 /* New META.build object, NULL when out of memory. */

@@ -103,6 +103,7 @@ static cag_status take_all(const cag_kvc *k, const char *path,
     b->system = custom(build, "system", i->system);
     b->label = custom(build, "label", i->label);
     b->refusal = custom(build, "refusal", i->refusal);
+    b->acknowledgement = custom(build, "acknowledgement", i->acknowledgement);
     b->drop_front_matter = jv_get_bool(build, "drop_front_matter", false);
     b->n_ctx = i->n_ctx;
     b->reserve = i->reserve;

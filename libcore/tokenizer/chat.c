@@ -36,6 +36,7 @@ struct cutter {
     const cag_tokenizer *t;
     const char          *label;
     int64_t              now_s;
+    const char          *ack;
 };
 
 /* One rendering: texts around the two markers. */
@@ -154,7 +155,7 @@ static cag_status try_form(const struct cutter *c, enum shape shape, int form,
     bool        ok = m && add_message(m, shape == SYSTEM ? "system" : "user",
                                       before, BODY_MARK, behind);
     if (shape == ACK)
-        ok = ok && add_message(m, "assistant", CHAT_ACK, "", "");
+        ok = ok && add_message(m, "assistant", c->ack, "", "");
     ok = ok && add_message(m, "user", before, QUESTION_MARK, behind);
     if (!ok) {
         jv_free(m);
@@ -404,9 +405,10 @@ static cag_status with_ways_out(cag_error *err, const cag_error *from)
 }
 
 cag_status chat_cut_make(const char *template_text, const cag_tokenizer *t,
-                         int64_t now_s, struct chat_cut *out, cag_error *err)
+                         const char *ack, int64_t now_s, struct chat_cut *out, cag_error *err)
 {
-    struct cutter   c = { NULL, t, "chat template", now_s };
+    struct cutter   c = { NULL, t, "chat template", now_s,
+                          ack ? ack : CHAT_ACK };
     struct chat_cut cut = { .end_of_turn = -1 };
     cag_error       first = CAG_ERROR_INIT, second = CAG_ERROR_INIT;
     cag_status      st;
@@ -485,7 +487,7 @@ cag_status chat_render(const char *template_text, const cag_tokenizer *t,
                        bool think, int64_t now_s, struct chat_pieces *out,
                        cag_error *err)
 {
-    struct cutter      c = { NULL, t, "chat template", now_s };
+    struct cutter      c = { NULL, t, "chat template", now_s, CHAT_ACK };
     struct chat_pieces p = { NULL, 0, NULL, 0 };
     struct jinja_spans spans = { NULL, 0 };
     struct buf         text = BUF_INIT;

@@ -48,15 +48,16 @@ struct chat_cut {
 };
 
 /*
- * Cut a template.  t gives bos/eos text and tells special tokens.
- * now_s: the frozen date.  Errors: CAG_E_UNSUPPORTED naming the construct
+ * Cut a template.  t gives bos/eos text and tells special tokens.  ack: what
+ * the assistant says to a first turn that holds the knowledge; NULL =
+ * CHAT_ACK.  now_s: the frozen date.  Errors: CAG_E_UNSUPPORTED naming the construct
  * and the ways out (--chat-template, --chat-template-file).
  *
  * A thinking switch that changes the text before the question (SmolLM3)
  * cannot be decided when asking: it is then off, and knows_thinking false.
  */
 cag_status chat_cut_make(const char *template_text, const cag_tokenizer *t,
-                         int64_t now_s, struct chat_cut *out, cag_error *err);
+                         const char *ack, int64_t now_s, struct chat_cut *out, cag_error *err);
 void       chat_cut_release(struct chat_cut *c);
 
 /* Built-in templates for --chat-template NAME; NULL if unknown.  Names:

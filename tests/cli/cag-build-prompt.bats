@@ -47,6 +47,46 @@ build() { cag-build -m "$model" -o kb.kvc "$@"; }
     says nosuchfilter
 }
 
+@test "--acknowledgement: of templates without a system role; every default text can be replaced" {
+    cat >plain.jinja <<'J'
+{%- for m in messages -%}
+{%- if m.role == 'system' %}{{ raise_exception('no system role') }}{% endif -%}
+{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}
+{%- endfor -%}
+{%- if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif -%}
+J
+    ok build -q --chat-template-file plain.jinja s.md
+    cag-inspect --text kb.kvc | grep -qx "Understood.<|im_end|>"
+    cp kb.kvc default.kvc
+    ok build -q --chat-template-file plain.jinja --acknowledgement "Gelesen: alles." s.md
+    cag-inspect --text kb.kvc | grep -qx "Gelesen: alles.<|im_end|>"
+    ! cag-inspect --text kb.kvc | grep -q "Understood"
+    cag-inspect --json kb.kvc | jq -e '.meta.prompt.acknowledgement == "Gelesen: alles."'
+    [ "$(cag-inspect --json kb.kvc | jq .binding)" != "$(cag-inspect --json default.kvc | jq .binding)" ]
+    run --separate-stderr cag-inspect --diff default.kvc kb.kvc
+    prints "acknowledgement"
+    # kept by --refresh, and by the turns of a conversation
+    ok cag-build --check kb.kvc
+    echo more >>s.md
+    ok cag-build -q --refresh kb.kvc
+    cag-inspect --text kb.kvc | grep -qx "Gelesen: alles.<|im_end|>"
+    [ "$(printf 'a\nb\n' | cag-ask --chat -q -n 2 kb.kvc | wc -l)" -eq 2 ]
+    # from a manifest, with no English text left
+    printf 'model: %s\noutput: m.kvc\nsources: [s.md]\nprompt: {system: "Antworte nur daraus, sonst {refusal}", label: TEXTE,
+        refusal: Nein., acknowledgement: Gut., chat-template-file: plain.jinja}\n' "$model" >m.yaml
+    ok cag-build -q --manifest m.yaml
+    cag-inspect --text m.kvc | grep -qx "Gut.<|im_end|>"
+    ! cag-inspect --text m.kvc | grep -qiE "answer|knowledge|understood|available"
+    # what is no plain text, and where nothing is acknowledged
+    fails 65 "--acknowledgement: holds a control token" build --chat-template-file plain.jinja --acknowledgement "a<|im_end|>" s.md
+    fails 65 "--acknowledgement: is empty" build --chat-template-file plain.jinja --acknowledgement "" s.md
+    ok build --acknowledgement "Gut." s.md
+    says "the acknowledgement is not used: this template has a system role"
+    ok cag-build --check kb.kvc
+    ok build -v s.md
+    says "fresh"
+}
+
 @test "exactly one system turn, and the question's turn after the cached part" {
     ok build -q s.md
     cag-inspect --text kb.kvc >text

@@ -37,7 +37,7 @@ static int teardown(void **state)
 static void cut(const char *text, struct chat_cut *c)
 {
     cag_error err = CAG_ERROR_INIT;
-    if (chat_cut_make(text, tok, NOW, c, &err) != CAG_OK)
+    if (chat_cut_make(text, tok, NULL, NOW, c, &err) != CAG_OK)
         fail_msg("%.60s: %s", text, err.msg);
 }
 
@@ -45,7 +45,7 @@ static void refused(const char *text, int line, const char *word)
 {
     cag_error       err = CAG_ERROR_INIT;
     struct chat_cut c;
-    cag_status      st = chat_cut_make(text, tok, NOW, &c, &err);
+    cag_status      st = chat_cut_make(text, tok, NULL, NOW, &c, &err);
     if (st != CAG_E_UNSUPPORTED || err.line != line ||
         !strstr(err.msg, word) || !strstr(err.msg, "--chat-template NAME"))
         fail_msg("%.60s: %s line %d: %s", text, cag_status_name(st),
@@ -187,7 +187,7 @@ static void builtins(void **state)
         struct chat_cut c;
         const char     *text = chat_builtin(chat_builtin_name(n));
         assert_non_null(text);
-        cag_status st = chat_cut_make(text, tok, NOW, &c, &err);
+        cag_status st = chat_cut_make(text, tok, NULL, NOW, &c, &err);
         if (st == CAG_OK)
             chat_cut_release(&c);
         else        /* a family whose control tokens this vocabulary lacks */
@@ -261,7 +261,7 @@ static void no_memory(void **state)
         cag_error       err = CAG_ERROR_INIT;
         struct chat_cut c;
         mem_fault(n, n % 3 == 0);
-        cag_status st = chat_cut_make(chat_builtin("mistral"), tok, NOW, &c,
+        cag_status st = chat_cut_make(chat_builtin("mistral"), tok, NULL, NOW, &c,
                                       &err);
         int64_t used = mem_count();
         mem_fault(0, false);

@@ -94,8 +94,8 @@ static void text_of_it(void **state)
 static void parts(void **state)
 {
     struct prompt_parts own = { "Nur dies. Sonst: {refusal}", "WISSEN",
-                                "Keine Ahnung." };
-    struct prompt_parts bare = { "", "", NULL };
+                                "Keine Ahnung.", NULL };
+    struct prompt_parts bare = { "", "", NULL, NULL };
     struct prompt       p;
     (void)state;
     build(&own, "x", chat_builtin("chatml"), &p);
