@@ -148,9 +148,10 @@ $(B)/tests/%: $(B)/obj/tests/%.o $(B)/libcag.a
 tests: $(UNIT_BIN) $(B)/check_cuda $(SHIM_PLUGIN) ## build the test programs
 
 # measures a GPU; built here, run there
-$(B)/check_cuda: $(B)/obj/tests/cuda/check_cuda.o $(B)/libcag.a
+$(B)/check_cuda: $(patsubst %.c,$(B)/obj/%.o,$(wildcard tests/cuda/check_*.c)) $(B)/libcag.a
 	$(say) LD $@
-	$(Q)$(CC) $(CFLAGS) $(SAN) $(LDFLAGS) -o $@ $^ $(CORE_LIBS)
+	$(Q)$(CC) $(CFLAGS) $(SAN) $(LDFLAGS) -o $@ $^ -lcmocka $(CORE_LIBS) \
+	    -Wl,-rpath,'$$ORIGIN/lib'
 
 # --- CUDA -----------------------------------------------------------------
 #
@@ -195,7 +196,30 @@ $(B)/libcag-cuda.so: $(CU_OBJ) $(CU_C:%.c=$(B)/obj/%.o) $(B)/libcag.a
 	    $(CU_C:%.c=$(B)/obj/%.o) $(B)/libcag.a -lcublas \
 	    $(patsubst -pthread,-lpthread,$(CORE_LIBS)) \
 	    -Xlinker --exclude-libs=ALL -Xlinker --no-undefined \
+	    -Xlinker -rpath='$$ORIGIN/lib' \
 	    -Xlinker -rpath=$(abspath $(dir $(NVCC))../lib64)
+
+# make check-cuda elsewhere: all it runs, with the libraries that a machine with
+# a GPU may lack, in one directory below 60 MiB.  cuBLAS is that machine's.
+GPU      = $(B)/gpu
+GPU_BIN := $(addprefix $(B)/gpu-bin/,test_cuda_kernels test_cuda_attention probe_cuda)
+$(B)/gpu-bin/test_cuda_kernels: $(B)/obj/shim/tests/cuda/test_cuda_kernels.o
+$(B)/gpu-bin/test_cuda_attention: $(B)/obj/shim/tests/cuda/test_cuda_attention.o
+$(B)/gpu-bin/probe_cuda: $(B)/obj/tests/cuda/probe_cuda.o
+$(GPU_BIN): $(B)/obj/tests/cuda/device_control.o $(CU_OBJ) $(CU_C:%.c=$(B)/obj/%.o) $(B)/libcag.a
+	@mkdir -p $(@D)
+	$(say) NVLINK $@
+	$(Q)$(NVCC) -cudart static -o $@ $(filter $(B)/obj/%,$^) $(B)/libcag.a -lcublas \
+	    $(patsubst -pthread,-lpthread,$(CORE_LIBS)) -Xlinker -rpath='$$ORIGIN/lib'
+
+gpu-tree: $(B)/check_cuda $(B)/libcag-cuda.so $(GPU_BIN) ## what check-cuda runs, to carry to a machine with a GPU
+	@rm -rf $(GPU) && mkdir -p $(GPU)/lib
+	@for f in $^; do strip -o $(GPU)/$${f##*/} $$f || exit 1; done
+	@ldd $(GPU)/check_cuda $(GPU)/libcag-cuda.so | sed -n 's/^.* => \(\/[^ ]*\) .*/\1/p' | sort -u | \
+	    grep -v '/\(libc\|libm\|libdl\|librt\|libpthread\|libcuda\|libcublas\|libcublasLt\)\.so' | \
+	    xargs cp -L -t $(GPU)/lib
+	@cp tests/cuda/check_cuda.sh tests/cuda/peer.py $(GPU)
+	@n=$$(du -sk $(GPU) | cut -f1); echo "$(GPU): $$n KiB"; [ $$n -lt 61440 ]
 
 # the shim: objects of the .cu files and all that a test links
 CXX     ?= g++
@@ -430,6 +454,6 @@ clean: ## remove build/
 -include $(LIB_OBJ:.o=.d) $(CMD_ALL:%.c=$(B)/obj/%.d) \
     $(UNIT_SRC:%.c=$(B)/obj/%.d) $(FUZZ_SRC:%.c=$(B)/obj/%.d)
 
-.PHONY: check-cuda all links cuda print-nvcc tests deps model check check-run \
+.PHONY: check-cuda gpu-tree all links cuda print-nvcc tests deps model check check-run \
     check-long sanitize lint replays replay fuzz demo format compdb info install \
     uninstall dist distcheck deb help clean FORCE

@@ -29,6 +29,8 @@ struct backend {
     const char *products;    /* what computes a prompt's, static: "f32" */
     bool warn;               /* the user should see note: a GPU is there, but
                                 not used */
+    bool trace;              /* set before the first pass: remember when its
+                                parts ended (timeline) */
     char note[384];          /* the device, and why this one; one line */
 };
 struct backend_prefix {      /* a cache's K and V on the device */
@@ -63,6 +65,10 @@ struct forward_req {
     bool                    (*progress)(void *ctx, int layer, int n_layer);
     void                     *ctx;
 };
+
+/* Copies of layer i, or its computation, ended ms after the first pass
+ * began. */
+typedef void backend_moment_fn(void *ctx, const char *what, int i, double ms);
 
 struct backend_ops {
     const char *name;                            /* "cpu" */
@@ -108,6 +114,9 @@ struct backend_ops {
      * caller truncates the timelines it named. */
     cag_status (*forward)(struct backend *b, const struct forward_req *req,
                           cag_error *err);
+    /* What trace remembered; NULL where there is nothing to tell. */
+    void       (*timeline)(struct backend *b, backend_moment_fn *fn,
+                           void *ctx);
 };
 
 struct backend_opts {

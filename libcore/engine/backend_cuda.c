@@ -362,6 +362,7 @@ static void close_device(struct backend *b)
         weights_cuda_settle(c, true);
         cuk_sync(c->dev);
         cuda_drop_graphs(c);
+        trace_cuda_free(c);
         drop_spare(c);
         cuda_free(c, c->dev_weights, c->weight_bytes);
         cuda_free(c, c->dev_scratch, c->scratch_bytes);
@@ -412,6 +413,7 @@ static const struct backend_ops cuda_ops = {
     .kv_export = cuda_kv_export,
     .kv_import = cuda_kv_import,
     .forward = forward_cuda,
+    .timeline = trace_cuda_list,
 };
 
 /* ----------------------------------------------------------------- opening */

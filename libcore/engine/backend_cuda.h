@@ -7,6 +7,7 @@
  *   weights_cuda.c   the model on its way to the device
  *   kvcache_cuda.c   a cache's K and V, and timelines
  *   forward_cuda.c   one pass
+ *   trace_cuda.c     when its parts ended
  *
  * Two streams: copy carries what is loaded, run computes.  run waits for copy
  * (feed_need), never the other way: what a copy overwrites is not in use.
@@ -29,6 +30,13 @@
 #define CUDA_LOGIT_ROWS 16
 
 struct feed;
+struct cuda_trace;
+
+/* What trace_cuda.c tells apart; weights are groups: the embedding is 0,
+ * layer l is l + 1. */
+enum cuda_mark { CUDA_WEIGHTS, CUDA_CACHE, CUDA_LAYER, CUDA_OUTCOME,
+                 CUDA_N_MARK };
+#define CUDA_TRACE_SLOTS 256
 
 struct cuda_layer {
     struct kmat  wq, wk, wv, wo, w_gate, w_up, w_down;
@@ -120,6 +128,7 @@ struct cuda {
     int32_t             *host_back; /* as bad and best lie on the device */
     size_t               back_bytes;
 
+    struct cuda_trace   *trace;     /* NULL until something is marked */
     struct cuda_graph    graph[CUDA_MAX_GRAPH];
     int                  n_graph;
     pthread_mutex_t      lock;      /* of the copy stream, for exports */
@@ -199,6 +208,7 @@ struct feed_desc {
                        const uint8_t *data);
     void       *ctx;
     const char *what;               /* for messages */
+    enum cuda_mark mark;            /* its groups; CUDA_N_MARK: untold */
 };
 cag_status feed_new(struct cuda *c, const struct feed_desc *d,
                     struct feed **out, cag_error *err);
@@ -248,6 +258,17 @@ cag_status cuda_kv_ready(struct cuda_kv *kv, int layer, cag_error *err);
 cag_status cuda_kv_clean(struct cuda_kv *kv, cag_error *err);
 bool       cuda_kv_settled(const struct cuda_kv *kv);
 void       cuda_kv_describe(const struct cuda_kv *kv, struct cuk_kv *out);
+
+/* ------------------------------------------------------------ trace_cuda.c */
+
+/* If base.trace: the first pass begins. */
+void       trace_cuda_start(struct cuda *c);
+/* If base.trace: remember when s has come this far. */
+int        trace_cuda_mark(struct cuda *c, enum cuda_mark what, int i,
+                           struct cuk_stream *s);
+void       trace_cuda_list(struct backend *b, backend_moment_fn *fn,
+                           void *ctx);
+void       trace_cuda_free(struct cuda *c);
 
 /* ---------------------------------------------------------- forward_cuda.c */
 

@@ -127,6 +127,17 @@ void cag_engine_set_progress(cag_engine *e, cag_progress_fn fn, void *ctx)
     e->progress_ctx = ctx;
 }
 
+void engine_trace(cag_engine *e)
+{
+    e->backend->trace = true;
+}
+
+void engine_timeline(cag_engine *e, backend_moment_fn *fn, void *ctx)
+{
+    if (e->backend->ops->timeline != NULL)
+        e->backend->ops->timeline(e->backend, fn, ctx);
+}
+
 struct pool *engine_pool(cag_engine *e)
 {
     return e->pool;

@@ -25,4 +25,9 @@ struct cag_prefix {
     int                    n_tok;
 };
 
+/* Before the first pass: remember when its parts end on the device. */
+void engine_trace(cag_engine *e);
+/* What was remembered, if anything; see backend.h. */
+void engine_timeline(cag_engine *e, backend_moment_fn *fn, void *ctx);
+
 #endif

@@ -57,8 +57,8 @@ static cag_status queued(void *ctx, int group, cag_error *err)
 {
     struct feed *f = ctx;
 
-    (void)group;
-    if (cuk_event_record(f->mark, f->c->copy) != 0)
+    if (cuk_event_record(f->mark, f->c->copy) != 0 ||
+        trace_cuda_mark(f->c, f->d.mark, group, f->c->copy) != 0)
         return cuda_fail(f->c, f->d.what, err);
     return CAG_OK;
 }

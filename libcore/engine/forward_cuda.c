@@ -431,8 +431,10 @@ static cag_status run_layers(const struct pass *p, cag_error *err)
     struct cuda *c = p->c;
     const struct forward_req *req = p->req;
     int n_layer = c->cfg->n_layer;
-    cag_status st = weights_cuda_need(c, -1, err);
+    cag_status st;
 
+    trace_cuda_start(c);
+    st = weights_cuda_need(c, -1, err);
     if (st == CAG_OK)
         st = weights_cuda_need(c, 0, err);
     if (st == CAG_OK && queue_embed(p) != 0)
@@ -450,6 +452,7 @@ static cag_status run_layers(const struct pass *p, cag_error *err)
         if (st == CAG_OK)
             st = weights_cuda_need(c, l + 1, err);
         if (st == CAG_OK && (queue_layer(p, l) != 0 ||
+                             trace_cuda_mark(c, CUDA_LAYER, l, c->run) != 0 ||
                              (req->progress != NULL &&
                               cuk_event_record(end, c->run) != 0)))
             st = cuda_fail(c, "a forward pass", err);
@@ -512,6 +515,8 @@ static cag_status queue_outcomes(struct pass *p, cag_error *err)
     }
     if (code == 0)
         code = queue_back(p);
+    if (code == 0)
+        code = trace_cuda_mark(c, CUDA_OUTCOME, 0, c->run);
     return code == 0 ? CAG_OK : cuda_fail(c, "the logits", err);
 }
 

@@ -157,7 +157,7 @@ cag_status cuda_prefix_new(struct backend *b, const cag_kvc *k, int n_tok,
     if (st == CAG_OK) {
         struct feed_desc d = { s->n_layer, p->group_end, slot_bytes(s),
                                prefix_fill, prefix_send, p,
-                               "loading the cache" };
+                               "loading the cache", CUDA_CACHE };
         for (int l = 0; l < s->n_layer; l++)
             p->group_end[l] = (l + 1) * p->n_chunk;
         st = feed_new(c, &d, &p->feed, err);
@@ -594,7 +594,7 @@ cag_status cuda_kv_import(struct backend_kv *base, const cag_kvc *k, int n_tok,
     j.n_chunk = (n_tok + s->chunk_tok - 1) / s->chunk_tok;
     end = j.n_chunk * s->n_layer;
     struct feed_desc d = { 1, &end, slot_bytes(s), import_fill, import_send,
-                           &j, "importing a cache" };
+                           &j, "importing a cache", CUDA_N_MARK };
     /* the timeline was cleared on the run stream; that comes first */
     if (cuk_stream_sync(c->run) != 0)
         return cuda_fail(c, d.what, err);

@@ -162,7 +162,7 @@ cag_status weights_cuda_start(struct cuda *c, cag_error *err)
     struct walk w = { .c = NULL };
     struct weight_load *l = mem_zalloc(sizeof *l);
     struct feed_desc d = { c->cfg->n_layer + 2, NULL, PIECE, fill, send, l,
-                           "loading the weights" };
+                           "loading the weights", CUDA_WEIGHTS };
     cag_status st = CAG_OK;
 
     if (l == NULL)

@@ -196,3 +196,14 @@ END
     grep -q "plugin $dir/bin/../lib/cag/libcag-cuda.so" "$out"
     grep -q "cuda:0 host shim 0" "$out"
 }
+
+@test "what check-cuda runs works with the plugin" {
+    [ -x "$CAG_BIN/check_cuda" ] || skip "check_cuda is not built"
+    cd "$BATS_TEST_TMPDIR"
+    counted "$CAG_BIN/check_cuda" --plugin "$plugin" --probe
+    CAG_SHIM=driver=0 expect 69 "$CAG_BIN/check_cuda" --plugin "$plugin" --probe
+    [ "$(wc -l <"$err")" = 1 ]
+    counted "$CAG_BIN/check_cuda" --plugin "$plugin" --tiny --budget 3 out.json
+    grep -q '"least_cosine":0.999' out.json
+    grep -q '"device":"cuda:0 host shim 0' out.json
+}

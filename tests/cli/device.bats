@@ -71,10 +71,20 @@ setup() {
     [ ! -e out/tiny.json ]
 }
 
+@test "the steps of make check-cuda take less than four minutes" {
+    budget=$(sh "$root/tests/cuda/check_cuda.sh" --budget)
+    [ "$budget" -gt 60 ]
+    [ "$budget" -lt 240 ]
+}
+
 @test "what check-cuda runs works on a CPU" {
     [ -x "$CAG_BIN/check_cuda" ] || skip "check_cuda is not built"
     run "$CAG_BIN/check_cuda" --tiny --device cpu out.json
     [ "$status" -eq 0 ]
     [ "$(grep -o '"step"' out.json | wc -l)" -ge 10 ]
     [[ "$(cat out.json)" == *'"least_cosine":1.0'* ]]
+    [[ "$(cat out.json)" == *'"questions":64,'*'"first_token_s":'* ]]
+    run "$CAG_BIN/check_cuda" --tiny --device cpu --budget 0 out.json
+    [ "$status" -eq 0 ]
+    [[ "$(cat out.json)" == *'"skipped_needs_s":1.0'* ]]
 }

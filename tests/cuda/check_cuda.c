@@ -2,14 +2,17 @@
  * check_cuda.c - prove the CUDA backend on a machine that has a GPU, and
  * measure it there; `make check-cuda`.
  *
- *   check_cuda [--device DEV] [--plugin FILE] [--tiny] [--budget S] OUT.json
+ *   check_cuda [--device DEV] [--plugin FILE] [--tiny] [--budget S]
+ *              [--bandwidth GB/S] OUT.json | --probe
  *
  * Runs a tree that was built elsewhere.  Weights are random, written on the
  * spot as bf16 safetensors in the shapes of Qwen3-0.6B and Qwen3-4B; nothing
- * is downloaded.  Steps run in the order of their worth, each only while the
- * budget lasts, and OUT.json is rewritten after each, so that a run that is
- * cut off leaves what it had.  Exit: 0 all as promised, 1 a check failed, 69
- * no GPU.
+ * is downloaded.  Steps run in the order of their worth.  Each has a budget: it
+ * begins only while the whole one has room for that, ends early when it is
+ * spent, and OUT.json is rewritten after each, so that a run that is cut off
+ * leaves what it had.  --bandwidth is what probe_cuda measured, for the share
+ * of it that a step of generated tokens reaches.  --probe only looks whether
+ * there is a GPU.  Exit: 0 all as promised, 1 a check failed, 69 no GPU.
  *
  * --tiny --device cpu runs every step in seconds on a CPU: it tests this
  * program, not a GPU.
@@ -27,28 +30,27 @@
 
 #include <cag/session.h>
 
+#include "engine/engine.h"
+#include "tests/cuda/check_model.h"
 #include "util/json.h"
 #include "util/mem.h"
 
-struct shape {
-    const char *name;
-    int d_model, d_ff, n_layer, n_head, n_kv_head, d_head, n_vocab;
-};
-
-static const struct shape big[2] = {
+static const struct check_shape big[2] = {
     { "qwen3-0.6b", 1024, 3072, 28, 16, 8, 128, 151936 },
     { "qwen3-4b", 2560, 9728, 36, 32, 8, 128, 151936 }
 };
-static const struct shape small[2] = {
+static const struct check_shape small[2] = {
     { "tiny-a", 64, 192, 2, 4, 2, 32, 512 },
     { "tiny-b", 128, 256, 3, 8, 2, 32, 512 }
 };
 
 static struct {
     const char *device, *plugin, *out;
-    bool        tiny;
-    double      budget, start;
-    char        dir[64];
+    bool        tiny, probe;
+    double      budget, start, bandwidth;
+    double      deadline;          /* of the step */
+    char        dir[64], cache[80];
+    double      recompute_s;       /* the cache's tokens, computed */
     jv         *steps;
     int         n_bad;
 } g = { .device = "cuda", .budget = 220 };
@@ -66,7 +68,39 @@ static double left(void)
     return g.budget - (now() - g.start);
 }
 
+/* ------------------------------------------------------------------ budgets */
+
+static void finish(const char *name, jv *step, double seconds,
+                   const char *bad);
+
+/* Whether a step of so many seconds may begin; one that may not is noted. */
+static bool begin(const char *name, const char *of, double seconds)
+{
+    jv *step;
+
+    seconds = g.tiny ? 1 : seconds;
+    g.deadline = now() + seconds;
+    if (left() >= seconds)
+        return true;
+    step = jv_new_object();
+    jv_set_str(step, "of", of);
+    jv_set_real(step, "skipped_needs_s", seconds);
+    jv_set_real(step, "left_s", left());
+    finish(name, step, 0, "");
+    return false;
+}
+
+static bool in_time(void *ctx, const char *what, uint64_t done,
+                    uint64_t total)
+{
+    (void)ctx, (void)what, (void)done, (void)total;
+    return now() < g.deadline;
+}
+
 /* ----------------------------------------------------------------- results */
+
+/* What was not done in its time; no failure. */
+#define CUT_OFF "cut off"
 
 /* Add a step's result and write all results so far. */
 static void finish(const char *name, jv *step, double seconds, const char *bad)
@@ -76,6 +110,10 @@ static void finish(const char *name, jv *step, double seconds, const char *bad)
 
     jv_set_str(step, "step", name);
     jv_set_real(step, "seconds", seconds);
+    if (strcmp(bad, CUT_OFF) == 0) {
+        jv_set_bool(step, "cut_off", true);
+        bad = "";
+    }
     if (bad[0] != '\0') {
         jv_set_str(step, "failed", bad);
         g.n_bad++;
@@ -94,169 +132,15 @@ static void finish(const char *name, jv *step, double seconds, const char *bad)
     buf_free(&b);
 }
 
-/* ----------------------------------------------------------------- weights */
-
-static uint64_t seed = 88172645463325252u;
-
-static uint64_t random64(void)
-{
-    seed ^= seed << 13;
-    seed ^= seed >> 7;
-    seed ^= seed << 17;
-    return seed;
-}
-
-struct writer {
-    FILE    *f;
-    struct buf head;
-    uint64_t off;
-    bool     body;
-};
-
-/* One tensor: its line of the header, or its bytes.  Weights are bf16 of
- * random sign, magnitude 2^e times 1 to 2; norms are 1. */
-static void tensor(struct writer *w, const char *name, int rows, int cols,
-                   bool norm)
-{
-    uint64_t n = (uint64_t)rows * (uint64_t)cols;
-    static uint16_t block[8192];
-    char dims[64];
-
-    if (!w->body) {
-        if (norm)
-            snprintf(dims, sizeof dims, "[%d]", cols);
-        else
-            snprintf(dims, sizeof dims, "[%d,%d]", rows, cols);
-        buf_printf(&w->head,
-                   "%s\"%s\":{\"dtype\":\"BF16\",\"shape\":%s,"
-                   "\"data_offsets\":[%llu,%llu]}",
-                   w->off != 0 ? "," : "", name, dims,
-                   (unsigned long long)w->off,
-                   (unsigned long long)(w->off + 2 * n));
-        w->off += 2 * n;
-        return;
-    }
-    /* about 1 / sqrt(cols): 2^-5 at 1024 */
-    int e = (int)lrint(127 - 0.5 * log2((double)cols) - 0.5);
-    while (n > 0) {
-        uint64_t m = n < 8192 ? n : 8192;
-        for (uint64_t i = 0; i < m; i += 4) {
-            uint64_t r = random64();
-            for (uint64_t j = i; j < i + 4 && j < m; j++, r >>= 16)
-                block[j] = norm ? 0x3f80
-                                : (uint16_t)((r & 0x807f) | (uint64_t)e << 7);
-        }
-        fwrite(block, 2, m, w->f);
-        n -= m;
-    }
-}
-
-static void tensors(struct writer *w, const struct shape *s)
-{
-    static const struct { const char *name; int rows, cols; } part[] = {
-        { "self_attn.q_proj", 'q', 'd' }, { "self_attn.k_proj", 'k', 'd' },
-        { "self_attn.v_proj", 'k', 'd' }, { "self_attn.o_proj", 'd', 'q' },
-        { "mlp.gate_proj", 'f', 'd' },    { "mlp.up_proj", 'f', 'd' },
-        { "mlp.down_proj", 'd', 'f' },    { "input_layernorm", 0, 'd' },
-        { "post_attention_layernorm", 0, 'd' },
-        { "self_attn.q_norm", 0, 'h' },   { "self_attn.k_norm", 0, 'h' }
-    };
-    char name[128];
-
-    tensor(w, "model.embed_tokens.weight", s->n_vocab, s->d_model, false);
-    for (int l = 0; l < s->n_layer; l++)
-        for (size_t i = 0; i < sizeof part / sizeof part[0]; i++) {
-            int size[2] = { part[i].rows, part[i].cols };
-            for (int k = 0; k < 2; k++)
-                size[k] = size[k] == 'q'   ? s->n_head * s->d_head
-                          : size[k] == 'k' ? s->n_kv_head * s->d_head
-                          : size[k] == 'd' ? s->d_model
-                          : size[k] == 'f' ? s->d_ff
-                          : size[k] == 'h' ? s->d_head
-                                           : 1;
-            snprintf(name, sizeof name, "model.layers.%d.%s.weight", l,
-                     part[i].name);
-            tensor(w, name, size[0], size[1], part[i].rows == 0);
-        }
-    tensor(w, "model.norm.weight", 1, s->d_model, true);
-}
-
-static bool write_config(const struct shape *s, const char *path)
-{
-    FILE *f = fopen(path, "w");
-
-    if (f == NULL)
-        return false;
-    fprintf(f,
-            "{\"architectures\":[\"Qwen3ForCausalLM\"],\"model_type\":"
-            "\"qwen3\",\"hidden_size\":%d,\"intermediate_size\":%d,"
-            "\"num_hidden_layers\":%d,\"num_attention_heads\":%d,"
-            "\"num_key_value_heads\":%d,\"head_dim\":%d,\"vocab_size\":%d,"
-            "\"max_position_embeddings\":40960,\"rms_norm_eps\":1e-06,"
-            "\"hidden_act\":\"silu\",\"tie_word_embeddings\":true,"
-            "\"attention_bias\":false,\"use_sliding_window\":false,"
-            "\"sliding_window\":null,\"max_window_layers\":%d,"
-            "\"rope_theta\":1000000,\"rope_scaling\":null,"
-            "\"torch_dtype\":\"bfloat16\",\"eos_token_id\":1}\n",
-            s->d_model, s->d_ff, s->n_layer, s->n_head, s->n_kv_head,
-            s->d_head, s->n_vocab, s->n_layer);
-    return fclose(f) == 0;
-}
-
-/* A model directory in dir; false with a message. */
-static bool make_model(const struct shape *s, const char *dir)
-{
-    char path[160];
-    struct writer w = { .head = BUF_INIT };
-    bool ok;
-
-    snprintf(path, sizeof path, "%s/config.json", dir);
-    ok = write_config(s, path);
-    buf_add(&w.head, "{", 1);
-    tensors(&w, s);
-    buf_add(&w.head, "}", 1);
-    while (w.head.size % 8 != 0)
-        buf_add(&w.head, " ", 1);
-    snprintf(path, sizeof path, "%s/model.safetensors", dir);
-    w.f = ok && !buf_failed(&w.head) ? fopen(path, "w") : NULL;
-    if (w.f != NULL) {
-        uint8_t n[8];
-        for (int i = 0; i < 8; i++)
-            n[i] = (uint8_t)(w.head.size >> (8 * i));
-        fwrite(n, 1, 8, w.f);
-        fwrite(w.head.data, 1, w.head.size, w.f);
-        w.body = true;
-        tensors(&w, s);
-        ok = !ferror(w.f);
-        ok = fclose(w.f) == 0 && ok;
-    } else {
-        ok = false;
-    }
-    buf_free(&w.head);
-    if (!ok)
-        fprintf(stderr, "check_cuda: cannot write %s: %s\n", path,
-                strerror(errno));
-    return ok;
-}
-
-static void remove_model(const char *dir)
-{
-    char path[160];
-
-    snprintf(path, sizeof path, "%s/config.json", dir);
-    unlink(path);
-    snprintf(path, sizeof path, "%s/model.safetensors", dir);
-    unlink(path);
-    rmdir(dir);
-}
-
 /* ------------------------------------------------------------------- steps */
 
 static char why[1600];
 
 static bool ok(cag_status st, const cag_error *err)
 {
-    if (st != CAG_OK)
+    if (st == CAG_E_CANCELLED)
+        snprintf(why, sizeof why, CUT_OFF);
+    else if (st != CAG_OK)
         snprintf(why, sizeof why, "%s%s%s", err->file,
                  err->file[0] != '\0' ? ": " : "", err->msg);
     return st == CAG_OK;
@@ -268,7 +152,10 @@ static cag_engine *engine(const cag_model *m, const char *device)
     cag_error err = CAG_ERROR_INIT;
     cag_engine *e = NULL;
 
-    return ok(cag_engine_new(m, &o, &e, &err), &err) ? e : NULL;
+    if (!ok(cag_engine_new(m, &o, &e, &err), &err))
+        return NULL;
+    cag_engine_set_progress(e, in_time, NULL);
+    return e;
 }
 
 static int32_t *some_ids(int n, int n_vocab)
@@ -276,7 +163,7 @@ static int32_t *some_ids(int n, int n_vocab)
     int32_t *ids = mem_alloc_array((size_t)n, sizeof *ids);
 
     for (int i = 0; ids != NULL && i < n; i++)
-        ids[i] = (int32_t)(random64() % (uint64_t)n_vocab);
+        ids[i] = (int32_t)(check_random() % (uint64_t)n_vocab);
     return ids;
 }
 
@@ -346,7 +233,8 @@ static void agreement(const cag_model *m, cag_engine *gpu)
 }
 
 /* Prompt tokens per second, then generated ones at that depth. */
-static void speed(const cag_model *m, cag_engine *e, int depth)
+static void speed(const cag_model *m, cag_engine *e, const char *of,
+                  int depth, double seconds)
 {
     enum { STEPS = 32 };
     int n_vocab = cag_model_get_info(m)->n_vocab;
@@ -354,27 +242,40 @@ static void speed(const cag_model *m, cag_engine *e, int depth)
     const float *logits;
     cag_error err = CAG_ERROR_INIT;
     double start = now(), t = 0;
-    jv *step = jv_new_object();
     cag_session *s = NULL;
+    int n = 0;
 
+    if (!begin("speed", of, seconds)) {
+        mem_free(ids);
+        return;
+    }
+    jv *step = jv_new_object();
     why[0] = '\0';
     if (ids != NULL)
         s = prefilled(e, ids, depth, STEPS + 2, &logits, &t);
     if (s != NULL) {
+        cag_step one = { .session = s, .ids = &next, .n_ids = 1,
+                         .greedy = true };
         jv_set_real(step, "prompt_tokens_per_s", depth / t);
         /* the first two record the graph */
-        for (int i = 0; i < STEPS + 2 && why[0] == '\0'; i++) {
-            if (i == 2)
+        for (; n < STEPS + 2 && now() < g.deadline &&
+               ok(cag_session_verify(&one, 1, &err), &err); n++) {
+            next = one.best[0];
+            if (n == 1)
                 t = now();
-            ok(cag_session_step(&s, &next, 1, &logits, &err), &err);
         }
-        t = (now() - t) / STEPS;
-        jv_set_real(step, "generated_tokens_per_s", 1 / t);
-        const cag_model_info *i = cag_model_get_info(m);
-        double kv = (double)i->kv_bytes_per_tok * depth;
-        jv_set_real(step, "read_gb_per_s",
-                    ((double)i->size_bytes + kv) / t * 1e-9);
+        t = (now() - t) / (n - 2);
     }
+    if (n > 2) {
+        const cag_model_info *i = cag_model_get_info(m);
+        double gb = ((double)i->size_bytes +
+                     (double)i->kv_bytes_per_tok * depth) * 1e-9;
+        jv_set_real(step, "generated_tokens_per_s", 1 / t);
+        jv_set_real(step, "read_gb_per_s", gb / t);
+        if (g.bandwidth > 0)
+            jv_set_real(step, "share_of_bandwidth", gb / t / g.bandwidth);
+    }
+    jv_set_str(step, "of", of);
     jv_set_int(step, "depth", depth);
     jv_set_int(step, "device_mib",
                (int64_t)(cag_engine_device_bytes(e) >> 20));
@@ -383,51 +284,195 @@ static void speed(const cag_model *m, cag_engine *e, int depth)
     finish("speed", step, now() - start, why);
 }
 
-/* n timelines stepping together. */
-static void together(cag_engine *e, int n)
+/* What the cache of the next steps holds, computed and written. */
+static bool cache(const cag_model *m, cag_engine *e, int n)
 {
-    enum { STEPS = 8, MAX = 256 };
-    static cag_session *s[MAX];
-    static int32_t id[MAX];
-    static const float *logits[MAX];
+    int32_t *ids = some_ids(n, cag_model_get_info(m)->n_vocab);
     cag_error err = CAG_ERROR_INIT;
-    double start = now(), t = 0;
-    jv *step = jv_new_object();
-    int made = 0;
+    double start = now();
+    cag_session *s = NULL;
 
+    if (!begin("cache", "", 12)) {
+        mem_free(ids);
+        return false;
+    }
+    jv *step = jv_new_object();
     why[0] = '\0';
-    for (; made < n; made++) {
-        id[made] = made + 2;
-        s[made] = prefilled(e, &id[made], 1, STEPS + 2, &logits[made], &t);
-        if (s[made] == NULL)
-            break;
-    }
-    for (int i = 0; i < STEPS + 2 && why[0] == '\0'; i++) {
-        if (i == 2)
-            t = now();
-        ok(cag_session_step(s, id, n, logits, &err), &err);
-    }
-    jv_set_int(step, "timelines", n);
-    if (why[0] == '\0')
-        jv_set_real(step, "generated_tokens_per_s",
-                    n * STEPS / (now() - t));
-    while (made > 0)
-        cag_session_free(s[--made]);
-    finish("together", step, now() - start, why);
+    if (ids != NULL)
+        s = prefilled(e, ids, n, 1, NULL, &g.recompute_s);
+    double written = now();
+    if (s != NULL)
+        ok(check_cache_write(s, m, n, g.cache, &err), &err);
+    jv_set_int(step, "tokens", n);
+    jv_set_real(step, "compute_s", g.recompute_s);
+    jv_set_real(step, "write_s", now() - written);
+    cag_session_free(s);
+    mem_free(ids);
+    finish("cache", step, now() - start, why);
+    return why[0] == '\0';
 }
 
-static void run_model(const struct shape *s, bool first)
+struct listing {
+    jv    *list;
+    double layer0, copied;     /* ms: the first layer's end, the last copy's */
+};
+
+static void moment(void *ctx, const char *what, int i, double ms)
 {
-    static const int depths[] = { 2048, 8192, 16, 32000 };
+    struct listing *l = ctx;
+    jv *o = jv_new_object();
+
+    jv_set_str(o, "what", what);
+    jv_set_int(o, "i", i);
+    jv_set_real(o, "ms", ms);
+    jv_append(l->list, o);
+    if (strcmp(what, "layer") == 0 && i == 0)
+        l->layer0 = ms;
+    if (what[0] != 'l' && what[0] != 'o' && ms > l->copied)
+        l->copied = ms;
+}
+
+/* From nothing to the first token of a question on the cache, weights and
+ * cache in the page cache: with when each copy and each layer was over. */
+static void load(const cag_model *m)
+{
+    enum { N = 30 };
+    int n_vocab = cag_model_get_info(m)->n_vocab;
+    int32_t *ids = some_ids(N, n_vocab);
+    cag_step q = { .ids = ids, .n_ids = N, .greedy = true };
+    struct listing l = { jv_new_array(), 0, 0 };
+    cag_error err = CAG_ERROR_INIT;
+    cag_engine *e = NULL;
+    cag_kvc *k = NULL;
+    cag_prefix *p = NULL;
+    double start = now(), opened = 0;
+    bool done = false;
+
+    if (!begin("load", "", 8)) {
+        jv_free(l.list);
+        mem_free(ids);
+        return;
+    }
+    jv *step = jv_new_object();
+    why[0] = '\0';
+    if (ids != NULL)
+        e = engine(m, g.device);
+    if (e != NULL) {
+        opened = now() - start;
+        engine_trace(e);
+        done = ok(cag_kvc_open(g.cache, &k, &err), &err) &&
+               ok(cag_prefix_new(e, k, &p, &err), &err) &&
+               ok(cag_session_new(e, p, cag_kvc_get_info(k)->n_tok + N + 1,
+                                  &q.session, &err), &err) &&
+               ok(cag_session_prefill_many(&q, 1, &err), &err);
+    }
+    if (done) {
+        double first = now() - start;
+        engine_timeline(e, moment, &l);
+        jv_set_real(step, "open_s", opened);
+        jv_set_real(step, "first_token_s", first);
+        jv_set_real(step, "recompute_s", g.recompute_s);
+        jv_set_real(step, "first_layer_ms", l.layer0);
+        jv_set_real(step, "last_copy_ms", l.copied);
+        jv_set_int(step, "device_mib",
+                   (int64_t)(cag_engine_device_bytes(e) >> 20));
+        /* on a GPU: layers run while copies are still to come */
+        if (!g.tiny && jv_count(l.list) > 0 && !(l.layer0 < l.copied))
+            snprintf(why, sizeof why, "the first layer ended after the last "
+                     "copy: nothing overlaps");
+    }
+    jv_set(step, "timeline", l.list);
+    cag_session_free(q.session);
+    cag_prefix_free(p);
+    cag_kvc_close(k);
+    cag_engine_free(e);
+    mem_free(ids);
+    finish("load", step, now() - start, why);
+}
+
+/* n questions on the one cache, read and answered together. */
+static void questions(const cag_model *m, cag_engine *e, cag_prefix *p,
+                      int depth, int n)
+{
+    enum { STEPS = 8, N_ASK = 16, MAX = 256 };
+    static cag_step q[MAX];
+    static int32_t id[MAX];
+    int32_t *ids = some_ids(N_ASK + n, cag_model_get_info(m)->n_vocab);
+    cag_error err = CAG_ERROR_INIT;
+    double start = now(), t = 0, read = 0;
+    int made = 0, k = 0;
+
+    if (!begin("questions", "", 5)) {
+        mem_free(ids);
+        return;
+    }
+    jv *step = jv_new_object();
+    why[0] = '\0';
+    for (; ids != NULL && made < n; made++) {
+        q[made] = (cag_step){ .ids = ids + made, .n_ids = N_ASK,
+                              .greedy = true };
+        if (!ok(cag_session_new(e, p, depth + N_ASK + STEPS + 2,
+                                &q[made].session, &err), &err))
+            break;
+    }
+    if (made == n && ok(cag_session_prefill_many(q, n, &err), &err)) {
+        read = now() - start;
+        for (; k < STEPS + 2 && why[0] == '\0' && now() < g.deadline; k++) {
+            for (int i = 0; i < n; i++) {
+                id[i] = q[i].best[0];
+                q[i].ids = &id[i];
+                q[i].n_ids = 1;
+            }
+            ok(cag_session_verify(q, n, &err), &err);
+            if (k == 1)
+                t = now();
+        }
+    }
+    jv_set_int(step, "questions", n);
+    jv_set_int(step, "depth", depth);
+    jv_set_real(step, "read_s", read);
+    if (k > 2)
+        jv_set_real(step, "generated_tokens_per_s",
+                    n * (k - 2) / (now() - t));
+    jv_set_int(step, "device_mib",
+               (int64_t)(cag_engine_device_bytes(e) >> 20));
+    while (made > 0)
+        cag_session_free(q[--made].session);
+    mem_free(ids);
+    finish("questions", step, now() - start, why);
+}
+
+static void run_questions(const cag_model *m, cag_engine *e, int depth)
+{
     static const int groups[] = { 1, 16, 64, 256 };
+    cag_error err = CAG_ERROR_INIT;
+    cag_kvc *k = NULL;
+    cag_prefix *p = NULL;
+
+    why[0] = '\0';
+    if (!ok(cag_kvc_open(g.cache, &k, &err), &err) ||
+        !ok(cag_prefix_new(e, k, &p, &err), &err) ||
+        !ok(cag_prefix_load(p, &err), &err))
+        finish("questions", jv_new_object(), 0, why);
+    for (int i = 0; why[0] == '\0' && i < 4; i++)
+        questions(m, e, p, depth, groups[i]);
+    cag_prefix_free(p);
+    cag_kvc_close(k);
+}
+
+static void run_model(const struct check_shape *s, bool first)
+{
+    int depth = g.tiny ? 129 : 8192;
     cag_error err = CAG_ERROR_INIT;
     cag_model *m = NULL;
     cag_engine *e = NULL;
     double start = now();
-    jv *step = jv_new_object();
 
+    if (!begin("open", s->name, first ? 10 : 25))
+        return;
+    jv *step = jv_new_object();
     why[0] = '\0';
-    if (!make_model(s, g.dir))
+    if (!check_model_make(s, g.dir))
         snprintf(why, sizeof why, "cannot write a model");
     jv_set_real(step, "write_s", now() - start);
     double open = now();
@@ -435,16 +480,27 @@ static void run_model(const struct shape *s, bool first)
         ok(cag_model_open(g.dir, CAG_MODEL_NO_TOKENIZER, &m, &err), &err))
         e = engine(m, g.device);
     jv_set_real(step, "open_s", now() - open);
-    jv_set_str(step, "model", s->name);
-    if (e != NULL)
+    jv_set_str(step, "of", s->name);
+    if (e != NULL) {
         jv_set_str(step, "device", cag_engine_note(e, NULL));
+        jv_set_int(step, "device_mib",
+                   (int64_t)(cag_engine_device_bytes(e) >> 20));
+    }
     finish("open", step, now() - start, why);
-    if (e != NULL && first)
+    if (e != NULL && first && begin("cpu against gpu", s->name, 15))
         agreement(m, e);
-    for (int i = 0; e != NULL && i < 4 && left() > 20; i++)
-        speed(m, e, g.tiny ? depths[i] / 64 + 1 : depths[i]);
-    for (int i = 0; e != NULL && first && i < 4 && left() > 20; i++)
-        together(e, groups[i]);
+    if (e != NULL) {
+        speed(m, e, s->name, g.tiny ? 33 : 2048, 4);
+        speed(m, e, s->name, depth, 6);
+        speed(m, e, s->name, 16, 3);
+    }
+    if (e != NULL && first && cache(m, e, depth)) {
+        run_questions(m, e, depth);
+        load(m);
+    }
+    if (e != NULL)
+        speed(m, e, s->name, g.tiny ? 500 : 32000, 12);
+    unlink(g.cache);
     cag_engine_free(e);
     cag_model_close(m);
 }
@@ -452,7 +508,7 @@ static void run_model(const struct shape *s, bool first)
 static int usage(void)
 {
     fputs("usage: check_cuda [--device DEV] [--plugin FILE] [--tiny] "
-          "[--budget S] OUT.json\n", stderr);
+          "[--budget S] [--bandwidth GB/S] OUT.json | --probe\n", stderr);
     return 64;
 }
 
@@ -462,7 +518,7 @@ static bool has_device(void)
     cag_error err = CAG_ERROR_INIT;
     cag_model *m = NULL;
     cag_engine *e = NULL;
-    bool there = make_model(&small[0], g.dir) &&
+    bool there = check_model_make(&small[0], g.dir) &&
                  ok(cag_model_open(g.dir, CAG_MODEL_NO_TOKENIZER, &m, &err),
                     &err);
 
@@ -480,7 +536,9 @@ int main(int argc, char **argv)
         { "device", required_argument, NULL, 'd' },
         { "plugin", required_argument, NULL, 'p' },
         { "budget", required_argument, NULL, 'b' },
+        { "bandwidth", required_argument, NULL, 'w' },
         { "tiny", no_argument, NULL, 't' },
+        { "probe", no_argument, NULL, 'o' },
         { NULL, 0, NULL, 0 }
     };
     const char *tmp = getenv("TMPDIR");
@@ -493,11 +551,15 @@ int main(int argc, char **argv)
             g.plugin = optarg;
         else if (c == 'b')
             g.budget = strtod(optarg, NULL);
+        else if (c == 'w')
+            g.bandwidth = strtod(optarg, NULL);
+        else if (c == 'o')
+            g.probe = true;
         else if (c == 't')
             g.tiny = true;
         else
             return usage();
-    if (optind + 1 != argc)
+    if (optind + !g.probe != argc)
         return usage();
     g.out = argv[optind];
     g.start = now();
@@ -507,15 +569,21 @@ int main(int argc, char **argv)
         fprintf(stderr, "check_cuda: %s: %s\n", g.dir, strerror(errno));
         return 73;
     }
+    snprintf(g.cache, sizeof g.cache, "%s/kb.kvc", g.dir);
+    g.deadline = now() + 10;
     if (!has_device()) {
         fprintf(stderr, "check_cuda: %s\n", why);
-        remove_model(g.dir);
+        check_model_remove(g.dir);
         return 69;
     }
+    if (g.probe) {
+        check_model_remove(g.dir);
+        return 0;
+    }
     g.steps = jv_new_array();
-    for (int i = 0; i < 2 && left() > 20; i++)
+    for (int i = 0; i < 2; i++)
         run_model(g.tiny ? &small[i] : &big[i], i == 0);
-    remove_model(g.dir);
+    check_model_remove(g.dir);
     jv_free(g.steps);
     return g.n_bad != 0;
 }

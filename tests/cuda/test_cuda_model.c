@@ -674,6 +674,63 @@ static void arrival(void **state)
     check_median();
 }
 
+/* When what arrived and ran: no layer ends before its weights and its part of
+ * the cache are there, and the outcome comes last. */
+struct moments {
+    double weights[16], cache[16], layer[16], outcome;
+    int    n[3];
+};
+
+static void moment(void *ctx, const char *what, int i, double ms)
+{
+    struct moments *s = ctx;
+    double *to = *what == 'w' ? s->weights : *what == 'c' ? s->cache
+                                                          : s->layer;
+
+    assert_in_range(i, 0, 15);
+    if (*what == 'o') {
+        s->outcome = ms;
+        return;
+    }
+    to[i] = ms;
+    s->n[*what == 'w' ? 0 : *what == 'c' ? 1 : 2]++;
+}
+
+static void timeline(void **state)
+{
+    enum { N = 70 };
+    struct moments s = { .outcome = -1 };
+    cag_prefix *p = NULL;
+    const float *x;
+
+    (void)state;
+    set_up("models/qwen3");
+    int n_layer = t.m->config.n_layer;
+    cag_session *source = prefilled(t.cpu, NULL, 0, N, &x);
+    cag_kvc *k = write_cache(source, t.m, N, "f16", t.path);
+    cag_session_free(source);
+    engine_timeline(t.cpu, moment, &s);
+    engine_timeline(t.gpu, moment, &s);
+    assert_true(s.outcome == -1 && s.n[0] + s.n[1] + s.n[2] == 0);
+    engine_trace(t.gpu);
+    OK(cag_prefix_new(t.gpu, k, &p, err));
+    for (int again = 0; again < 2; again++)
+        cag_session_free(prefilled(t.gpu, p, N, N + 3, &x));
+    engine_timeline(t.gpu, moment, &s);
+    assert_int_equal(s.n[0], n_layer + 2);
+    assert_int_equal(s.n[1], n_layer);
+    assert_int_equal(s.n[2], n_layer);
+    for (int l = 0; l < n_layer; l++) {
+        assert_true(s.layer[l] > s.weights[l + 1]);
+        assert_true(s.layer[l] > s.cache[l]);
+        assert_true(l == 0 || s.layer[l] > s.layer[l - 1]);
+    }
+    assert_true(s.outcome > s.layer[n_layer - 1]);
+    cag_prefix_free(p);
+    cag_kvc_close(k);
+    tear_down();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -683,6 +740,7 @@ int main(void)
         cmocka_unit_test(greedy),     cmocka_unit_test(overflow),
         cmocka_unit_test(written),    cmocka_unit_test(a_thousand_questions),
         cmocka_unit_test(memory),     cmocka_unit_test(failures),
+        cmocka_unit_test(timeline),
     };
     return cmocka_run_group_tests_name("cuda_model", tests, NULL, NULL);
 }
