@@ -180,28 +180,37 @@ static void attn_spans(const struct kernels *k, const struct attn_job *job,
         one.n_tile = n_tile;
         one.k += i * n_tile;
         one.v += i * n_tile;
+        one.ks += i * n_tile;
+        one.vs += i * n_tile;
         k->attn(&one);
     }
 }
 
-static void bench_attn(const struct kernels *k, int d, int n_row, int n_key)
+static void bench_attn(const struct kernels *k, int type, int d, int n_row,
+                       int n_key)
 {
     int nt = n_key / KV_TILE, spans = 0;
-    size_t bytes = (size_t)d * KV_TILE * 2;
+    size_t bytes = (size_t)d * KV_TILE * (type == KV_Q8H ? 1 : 2);
     uint16_t *kv = alloc(2 * bytes * (size_t)nt);
+    uint16_t *scale = alloc(4 * KV_TILE * (size_t)nt);
     float *q = floats((size_t)(n_row * d)), *o = floats((size_t)(n_row * d));
     float *scratch = floats(ATTN_SCRATCH), m[ATTN_ROWS], l[ATTN_ROWS];
-    const void **kt = alloc(2 * sizeof *kt * (size_t)nt), **vt = kt + nt;
+    const void **kt = alloc(4 * sizeof *kt * (size_t)nt), **vt = kt + nt;
+    const void **ks = vt + nt, **vs = ks + nt;
     int32_t last[ATTN_ROWS];
     double s, flop = 4.0 * n_row * n_key * d;
-    struct attn_job job = { .kv_type = KV_F16, .d_head = d, .n_row = n_row,
+    struct attn_job job = { .kv_type = type, .d_head = d, .n_row = n_row,
                             .q = q, .ldq = (size_t)d, .last = last, .k = kt,
-                            .v = vt, .m = m, .l = l, .o = o,
+                            .v = vt, .ks = ks, .vs = vs, .m = m, .l = l, .o = o,
                             .scratch = scratch };
 
     for (size_t i = 0; i < bytes * (size_t)nt; i++)
         kv[i] = f32_to_f16(rnd());
+    for (int i = 0; i < 2 * KV_TILE * nt; i++)
+        scale[i] = f32_to_f16(0.01f);
     for (int i = 0; i < nt; i++) {
+        ks[i] = scale + KV_TILE * i;
+        vs[i] = scale + KV_TILE * (nt + i);
         kt[i] = (uint8_t *)kv + bytes * (size_t)i;
         vt[i] = (uint8_t *)kv + bytes * (size_t)(nt + i);
     }
@@ -213,10 +222,14 @@ static void bench_attn(const struct kernels *k, int d, int n_row, int n_key)
     for (int i = 0; i < nt; i += KV_SPAN / KV_TILE)
         spans++;
     BEST(s, attn_spans(k, &job, nt / spans, spans));
-    printf("attn,f16,d %d,rows %d,keys %d,%.1f GFLOP/s,%.1f GB/s,"
-           "%.2f ns per key\n", d, n_row, n_key, flop / s * 1e-9,
-           2.0 * (double)bytes * nt / s * 1e-9, s * 1e9 / n_key);
+    if (type == KV_Q8H)
+        bytes += 2 * KV_TILE;
+    printf("attn,%s,d %d,rows %d,keys %d,%.1f GFLOP/s,%.1f GB/s,"
+           "%.2f ns per key\n", type == KV_Q8H ? "q8h" : "f16", d, n_row,
+           n_key, flop / s * 1e-9, 2.0 * (double)bytes * nt / s * 1e-9,
+           s * 1e9 / n_key);
     free(kv);
+    free(scale);
     free(q);
     free(o);
     free(scratch);
@@ -305,14 +318,18 @@ static void bench_all_rows(const struct kernels *k)
 
 static void bench_all_attn(const struct kernels *k)
 {
-    static const int rows[] = { 1, 3, 9, 14, 48, 96 };
+    static const int rows[] = { 1, 2, 3, 4, 6, 9, 12, 24, 48, 96 };
 
-    for (int i = 0; i < 6; i++)
-        bench_attn(k, 64, rows[i], 4096);
-    bench_attn(k, 64, 3, 131072);
-    bench_attn(k, 128, 2, 4096);
-    bench_attn(k, 128, 96, 4096);
-    bench_attn(k, 80, 96, 4096);
+    for (int t = 0; t < 2; t++) {
+        int type = t ? KV_Q8H : KV_F16;
+
+        for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+            bench_attn(k, type, 64, rows[i], 4096);
+        bench_attn(k, type, 64, 3, 131072);
+        bench_attn(k, type, 128, 2, 4096);
+        bench_attn(k, type, 128, 96, 4096);
+        bench_attn(k, type, 80, 96, 4096);
+    }
 }
 
 int main(int argc, char **argv)
