@@ -45,7 +45,7 @@ bool q8h_ref_encode(int8_t *code, uint16_t *scale, const float *x,
                     const float *f, int d_head)
 {
     struct q8h_block b = q8h_block(d_head);
-    double in[D_MAX], y[D_MAX], amax = 0, s;
+    double in[D_MAX] = { 0 }, y[D_MAX], amax = 0, s;
 
     for (int i = 0; i < d_head; i++)
         in[i] = (double)x[i] / (f ? (double)f[i] : 1.0);
@@ -67,7 +67,7 @@ void q8h_ref_decode(float *x, const int8_t *code, uint16_t scale,
                     const float *f, int d_head)
 {
     struct q8h_block b = q8h_block(d_head);
-    double in[D_MAX], y[D_MAX];
+    double in[D_MAX] = { 0 }, y[D_MAX];
 
     for (int i = 0; i < d_head; i++)
         in[i] = code[i] * (double)f16_to_f32(scale);
@@ -79,7 +79,7 @@ void q8h_ref_decode(float *x, const int8_t *code, uint16_t scale,
 void q8h_ref_rotate(float *x, const float *f, int n_row, int d_head)
 {
     struct q8h_block b = q8h_block(d_head);
-    double in[D_MAX], y[D_MAX];
+    double in[D_MAX] = { 0 }, y[D_MAX];
 
     for (int r = 0; r < n_row; r++, x += d_head) {
         for (int i = 0; i < d_head; i++)
