@@ -341,12 +341,30 @@ static bool any_sees(const int32_t *last, int n, int64_t key0)
     return false;
 }
 
+/*
+ * The share of block b of n_block of the tile that comes next: tiles lie
+ * anywhere, and expanding one waits for each of its lines otherwise.
+ */
+static void fetch_tile(const void *k, const void *v, size_t bytes, int b,
+                       int n_block)
+{
+    size_t end = bytes * ((size_t)b + 1) / (size_t)n_block;
+
+    for (size_t i = bytes * (size_t)b / (size_t)n_block & ~(size_t)63;
+         i < end; i += 64) {
+        _mm_prefetch((const char *)k + i, _MM_HINT_T1);
+        _mm_prefetch((const char *)v + i, _MM_HINT_T1);
+    }
+}
+
 static void attention(const struct attn_job *job)
 {
     int n = job->d_head * KV_TILE, n_block = (job->n_row + MR - 1) / MR;
     float *s = job->scratch, *kf = s + MR_PAD * KV_TILE;
     float *vf = kf + D_MAX * KV_TILE, *q = vf + D_MAX * KV_TILE;
     float scale[2 * KV_TILE];
+    size_t tile_bytes = (size_t)n * (job->kv_type == KV_Q8H   ? 1
+                                     : job->kv_type == KV_F16 ? 2 : 4);
 
     for (int r = 0; r < job->n_row; r++)
         memcpy(q + r * QS, job->q + (size_t)r * job->ldq,
@@ -378,6 +396,9 @@ static void attention(const struct attn_job *job)
             int r0 = job->n_row * b / n_block;
             int r1 = job->n_row * (b + 1) / n_block;
 
+            if (n_block > 1 && i + 1 < job->n_tile)
+                fetch_tile(job->k[i + 1], job->v[i + 1], tile_bytes, b,
+                           n_block);
             if (any_sees(job->last + r0, r1 - r0, key0))
                 block_any(job, r0, key0, &t, q, s, kv_type, r1 - r0);
         }

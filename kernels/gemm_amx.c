@@ -97,6 +97,19 @@ void gemm_amx_pack(float *xp, const float *x, size_t ldx, int n_tok,
     }
 }
 
+/* Bytes of weights from input k on, kc of them, to the cache. */
+static void fetch_rows(const struct kmat *w, int r0, int r1, int k, int kc)
+{
+    size_t block = (size_t)kt_block_weights(w->type);
+    size_t off = (size_t)k / block * kt_block_bytes(w->type);
+    size_t bytes = (size_t)kc / block * kt_block_bytes(w->type);
+
+    for (int r = r0; r < r1; r++)
+        for (size_t i = 0; i < bytes + 63; i += 64)
+            _mm_prefetch((const char *)kmat_row(w, r) + off + i,
+                         _MM_HINT_T1);
+}
+
 /* nr <= 16 rows of kc inputs from input k on, to every second tile of out */
 static void expand(uint16_t *out, float *stage, const struct kmat *w,
                    int row0, int nr, int k, int kc)
@@ -197,6 +210,12 @@ INLINE void block_run(const struct block *o, const uint16_t *a,
                       size_t a_step, const uint16_t *b, int nk, const int na,
                       const int nb)
 {
+    for (int t = 0; o->last && t < o->n_tok; t++) {
+        _mm_prefetch((const char *)(o->y + (size_t)t * o->ldy), _MM_HINT_ET0);
+        if (nb > 1)
+            _mm_prefetch((const char *)(o->y + (size_t)t * o->ldy + TR),
+                         _MM_HINT_ET0);
+    }
     start(o->acc, o->first, na, nb);
     multiply(a, a_step, b, nk, na, nb);
     if (!o->last) {
@@ -224,9 +243,12 @@ static void block_any(const struct block *o, const uint16_t *a,
         block_run(o, a, a_step, b, nk, 1, 1);
 }
 
-/* Rows [row0, row0 + n_row), at most BLOCK, of the n_tok tokens at xp. */
+/*
+ * Rows [row0, row0 + n_row), at most BLOCK, of the n_tok tokens at xp; the
+ * rows up to row1 come next.
+ */
 static void rows_run(float *y, size_t ldy, const uint16_t *xp, int n_tok,
-                     const struct kmat *w, int row0, int n_row,
+                     const struct kmat *w, int row0, int n_row, int row1,
                      float *scratch)
 {
     uint16_t *panel = (uint16_t *)scratch;
@@ -244,6 +266,14 @@ static void rows_run(float *y, size_t ldy, const uint16_t *xp, int n_tok,
         barrier();
         o.first = k == 0;
         o.last = k + kc == w->d_in;
+        if (!o.last)
+            fetch_rows(w, row0, row0 + n_row, k + kc,
+                       w->d_in - k - kc < step ? w->d_in - k - kc : step);
+        else
+            fetch_rows(w, row0 + n_row,
+                       row0 + n_row + BLOCK < row1 ? row0 + n_row + BLOCK
+                                                   : row1,
+                       0, step);
         for (int t = 0; t < n_tok; t += BLOCK) {
             o.acc = acc + (size_t)t * BLOCK;
             o.y = y + (size_t)t * ldy + (size_t)row0;
@@ -284,7 +314,7 @@ void gemm_amx(float *y, size_t ldy, const float *xp, int n_tok,
         for (int r = row0; r < row1; r += BLOCK)
             rows_run(y + (size_t)t * ldy, ldy, x + (size_t)t * row,
                      n_tok - t < part ? n_tok - t : part, w, r,
-                     row1 - r < BLOCK ? row1 - r : BLOCK, scratch);
+                     row1 - r < BLOCK ? row1 - r : BLOCK, row1, scratch);
     barrier();
     _tile_release();
 }

@@ -20,4 +20,18 @@ void   gemm_amx_pack(float *xp, const float *x, size_t ldx, int n_tok,
 void   gemm_amx(float *y, size_t ldy, const float *xp, int n_tok,
                 const struct kmat *w, int row0, int row1, float *scratch);
 
+/* u4s8 */
+size_t gemm_u4_scalar_pack_size(int n_tok, int d_in);
+void   gemm_u4_scalar_pack(float *xp, const float *x, size_t ldx, int n_tok,
+                           int d_in, int t0, int t1);
+void   gemm_u4_scalar(float *y, size_t ldy, const float *xp, int n_tok,
+                      const struct kmat *w, int row0, int row1,
+                      float *scratch);
+size_t gemm_u4_avx2_pack_size(int n_tok, int d_in);
+void   gemm_u4_avx2_pack(float *xp, const float *x, size_t ldx, int n_tok,
+                         int d_in, int t0, int t1);
+void   gemm_u4_avx2(float *y, size_t ldy, const float *xp, int n_tok,
+                    const struct kmat *w, int row0, int row1,
+                    float *scratch);
+
 #endif

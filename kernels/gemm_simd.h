@@ -156,6 +156,9 @@ static void put(float *y, size_t ldy, const float *acc, int n_row, int n_tok,
             int m = n_tok - v < VW ? n_tok - v : VW;
             VF c[VW];
 
+            for (int t = 0; t < m && r + VW < n_row; t++)
+                _mm_prefetch((const char *)(y + (size_t)(v + t) * ldy + r +
+                                            VW), _MM_HINT_ET0);
             for (int i = 0; i < VW; i++)
                 c[i] = i < n ? v_load(acc + (r + i) * width + v) : v_zero();
             v_transpose(c);
@@ -192,6 +195,19 @@ static void panel(float *acc, const float *wp, const float *x, int n_tok,
         }
 }
 
+/*
+ * Weights of rows [r0, r1) to the cache while a panel is computed: expanding
+ * them is short, and would wait for each line.
+ */
+static void fetch_rows(const struct kmat *w, int r0, int r1, size_t off,
+                       size_t bytes)
+{
+    for (int r = r0; r < r1; r++)
+        for (size_t i = 0; i < bytes + 63; i += 64)
+            _mm_prefetch((const char *)kmat_row(w, r) + off + i,
+                         _MM_HINT_T1);
+}
+
 /* One super-block: rows [row0, row1) of groups [g0, g1). */
 static void super_block(const float *xp, int n_tok, const struct kmat *w,
                         int row0, int row1, int g0, int g1, float *wp,
@@ -211,6 +227,13 @@ static void super_block(const float *xp, int n_tok, const struct kmat *w,
             for (int r = r0; r < r1; r++)
                 UNPACK(wp + (r - r0) * WS, w->type,
                        kmat_row(w, row0 + r) + off, kc);
+            if (end < n_block)
+                fetch_rows(w, row0 + r1,
+                           row0 + n_row * (n_block - end < PB ? n_block
+                                                              : end + PB) /
+                                      n_block,
+                           off, (size_t)kc / block *
+                                    kt_block_bytes(w->type));
             panel(acc, wp, xp, n_tok, w->d_in, k, kc, n_row, n_block, b, end,
                   g0, g1);
         }

@@ -346,6 +346,16 @@ const struct kernels *kernels_at(int i, bool *usable);
  *   e = chain of fmaz(x[i], w[i], e) over even i from 0, o the same over odd,
  *   y = addz(y, addz(e, o)), from 0
  * ref: |diff| <= 2^-8 * sum |x * w| + 1e-6 * sqrt(d_in) * sum |x * w|
+ *
+ * u4s8, for Q4_0, Q4_1, Q4_K: per block of 32 of x, amax = max |x|;
+ *   s = amax / 127, q[i] = x[i] * (127 / amax) to nearest even;
+ *   s = 0, q = 0 where amax < 2^-100; s = NaN, q = 0 where amax is infinite
+ *   or NaN;  h = s * (float)(sum of q);
+ * with w = f * u + o as for rows, for each block ascending, from 0:
+ *   y = fmaf((float)(sum of u[i] * q[i], exact), f * s, y)
+ *   y = fmaf(o, h, y)
+ * ref: |diff| <= sum |w| * s / 2 over the blocks
+ *              + 1e-6 * sqrt(d_in) * sum (|x * w| + |o * x|)
  */
 struct kernels_fast {
     const char *name;              /* "amx"; "..., scalar" for the tests  */

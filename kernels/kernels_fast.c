@@ -23,22 +23,27 @@
 #define REQ_XCOMP_PERM 0x1023      /* arch_prctl of Linux 5.16 */
 #define XFEATURE_TILES 18
 
-static bool avx512_usable(void)
+static bool has_set(const char *name)
 {
     bool usable = false;
     const struct kernels *k;
 
     for (int i = 0; (k = kernels_at(i, &usable)) != NULL; i++)
-        if (strcmp(k->name, "avx512") == 0)
+        if (strcmp(k->name, name) == 0)
             return usable;
     return false;
+}
+
+static bool has_avx2(void)
+{
+    return has_set("avx2");
 }
 
 static bool has_avx512_bf16(void)
 {
     uint32_t a, b, c, d;
 
-    return avx512_usable() && __get_cpuid_count(7, 1, &a, &b, &c, &d) &&
+    return has_set("avx512") && __get_cpuid_count(7, 1, &a, &b, &c, &d) &&
            (a & bit_AVX512BF16);
 }
 
@@ -62,6 +67,21 @@ static bool any_type(int type)
     return kt_block_weights(type) != 0;
 }
 
+static bool four_bits(int type)
+{
+    return type == KT_Q4_0 || type == KT_Q4_1 || type == KT_Q4_K;
+}
+
+static const struct kernels_fast u4_scalar = {
+    .name = "u4s8, scalar",
+    .numerics = "f32-lanes.1+u4s8.1",
+    .takes = four_bits,
+    .gemm_mr = 1,
+    .gemm_pack_size = gemm_u4_scalar_pack_size,
+    .gemm_pack = gemm_u4_scalar_pack,
+    .gemm = gemm_u4_scalar,
+};
+
 static const struct kernels_fast tiles_scalar = {
     .name = "bf16-tiles, scalar",
     .numerics = "f32-lanes.1+bf16-tiles.1",
@@ -82,18 +102,30 @@ static const struct kernels_fast amx = {
     .gemm_pack = gemm_amx_pack,
     .gemm = gemm_amx,
 };
+
+static const struct kernels_fast u4_avx2 = {
+    .name = "u4s8 avx2",
+    .numerics = "f32-lanes.1+u4s8.1",
+    .takes = four_bits,
+    .gemm_mr = 16,
+    .gemm_pack_size = gemm_u4_avx2_pack_size,
+    .gemm_pack = gemm_u4_avx2_pack,
+    .gemm = gemm_u4_avx2,
+};
 #endif
 
-/* In order of preference; set: the widest set's name it goes with. */
+/* In order of preference */
 static const struct {
     const struct kernels_fast *f;
-    const char *set;       /* the set beside which it is used, or NULL */
+    const char *set[2];    /* beside which it is used */
     bool      (*usable)(void);
 } families[] = {
 #ifdef HAVE_FAST_FAMILIES
-    { &amx, "avx512", has_amx },
+    { &amx, { "avx512", NULL }, has_amx },
+    { &u4_avx2, { "avx512", "avx2" }, has_avx2 },
 #endif
-    { &tiles_scalar, NULL, NULL },
+    { &tiles_scalar, { NULL, NULL }, NULL },
+    { &u4_scalar, { NULL, NULL }, NULL },
 };
 enum { N_FAMILY = sizeof families / sizeof families[0] };
 
@@ -120,13 +152,15 @@ const struct kernels_fast *kernels_fast_get(const struct kernels *set,
 {
     pthread_once(&once, look);
     for (int i = 0; i < N_FAMILY; i++) {
-        const char *with = families[i].set;
+        bool with = false, takes = false;
 
-        if (!usable_here[i] || !with || strcmp(with, set->name) != 0)
-            continue;
+        for (int j = 0; j < 2; j++)
+            with = with || (families[i].set[j] &&
+                            strcmp(families[i].set[j], set->name) == 0);
         for (int j = 0; j < n; j++)
-            if (families[i].f->takes(type[j]))
-                return families[i].f;
+            takes = takes || families[i].f->takes(type[j]);
+        if (usable_here[i] && with && takes)
+            return families[i].f;
     }
     return NULL;
 }

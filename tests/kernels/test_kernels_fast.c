@@ -5,6 +5,8 @@
  */
 #include "tests/kernels/ktest.h"
 
+#include "kernels/quant.h"
+
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -56,16 +58,29 @@ static void run(const struct kernels_fast *f, float *y, const float *x,
     free(scratch);
 }
 
-/* What kernels.h states for a family, against sum |x * w| and so on. */
+/* What kernels.h states for a family; row holds row r of w. */
 static double tolerance(const struct kernels_fast *f, const float *x,
-                        const float *row, int d_in)
+                        const float *row, const struct kmat *w, int r)
 {
     double abs = 0, tol = 0;
+    int d_in = w->d_in;
 
     for (int i = 0; i < d_in; i++)
         abs += fabs((double)x[i] * (double)row[i]);
     if (strstr(f->numerics, "bf16"))
         tol = abs / 256;
+    for (int b = 0; strstr(f->numerics, "u4s8") && b < d_in / 32; b++) {
+        double amax = 0, sum = 0;
+        struct quant_block k;
+
+        quant_block(&k, w->type, kmat_row(w, r), b);
+        for (int i = 32 * b; i < 32 * b + 32; i++) {
+            amax = fmax(amax, fabs((double)x[i]));
+            sum += fabs((double)row[i]);
+            abs += fabs((double)k.m[0] * (double)x[i]);
+        }
+        tol += sum * amax / 127 / 2;
+    }
     return tol + 1e-6 * sqrt(d_in) * abs + 1e-30;
 }
 
@@ -86,7 +101,7 @@ static double worst(const struct kernels_fast *f, const float *y,
 
             for (int i = 0; i < w->d_in; i++)
                 want += (double)xt[i] * (double)row[i];
-            e = fabs((double)got - want) / tolerance(f, xt, row, w->d_in);
+            e = fabs((double)got - want) / tolerance(f, xt, row, w, r);
             if (!(e <= 1))
                 fail_msg("%s, %s: token %d row %d: %.9g, ref %.9g", f->name,
                          kt_name(w->type), t, r, (double)got, want);
@@ -325,6 +340,10 @@ static void test_choice(void **state)
         if (usable && strcmp(f->name, "amx") == 0) {
             assert_int_equal(choice("avx512", KT_Q4_1, "amx"), 0);
             assert_int_equal(choice("avx512", KT_F16, "amx"), 0);
+        }
+        if (usable && strcmp(f->name, "u4s8 avx2") == 0) {
+            assert_int_equal(choice("avx2", KT_Q4_K, f->name), 0);
+            assert_int_equal(choice("avx2", KT_Q8_0, "-"), 2);
         }
     }
 }

@@ -177,10 +177,17 @@ static void default_f16(void **state)
 /* bf16 and fewer bits: far from f32, but no further than this. */
 static void fast_f16(void **state)
 {
-    static const struct tolerance tol = { 0.25, 0.6 };
+    static const struct tolerance bf16 = { 0.25, 0.6 }, u4s8 = { 0.6, 1.5 };
+    const int type = KT_Q4_1;
+    const struct kernels_fast *f = kernels_fast_get(kernels_get(NULL), &type,
+                                                    1);
 
     (void)state;
-    check_all(CAG_PRECISION_FAST, false, BY_PREFILL, longest(), &tol);
+    if (f == NULL)
+        skip();
+    print_message("%s\n", f->name);
+    check_all(CAG_PRECISION_FAST, false, BY_PREFILL, longest(),
+              strstr(f->numerics, "bf16") ? &bf16 : &u4s8);
 }
 
 static void steps(void **state)
