@@ -254,7 +254,9 @@ CAG_API cag_status cag_kb_ask(cag_kb *kb, const char *question, size_t size,
 
 /*
  * A conversation: earlier turns are kept, and each new turn reads again all
- * that follows the knowledge, so that turn N equals a cold run.
+ * that follows the knowledge, so that turn N equals a cold run.  An answer
+ * that was stopped (CAG_E_CANCELLED) is kept as far as it came; if it had not
+ * begun, or after another error, the question is forgotten too.
  */
 typedef struct cag_chat cag_chat;
 CAG_API cag_status cag_chat_new(cag_kb *kb, cag_chat **out, cag_error *err);

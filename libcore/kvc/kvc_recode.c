@@ -147,7 +147,7 @@ cag_status cag_kvc_recode(const char *in, const char *codec, const char *out,
                           int mode, int n_thread, double lock_timeout_s,
                           cag_error *err)
 {
-    struct file_lock lock = { -1 };
+    struct file_lock lock = { -1, NULL };
     struct recode r = { .in = NULL };
     cag_kvc      *k = NULL;
     int           to = kvc_codec_find(codec);
@@ -178,7 +178,10 @@ cag_status cag_kvc_recode(const char *in, const char *codec, const char *out,
     if (!st)
         st = write_out(&r, codec, out, mode, err);
 out:
-    file_unlock(&lock);
+    if (st && !file_exists(out))
+        file_lock_undo(&lock);
+    else
+        file_unlock(&lock);
     pool_free(r.pool);
     jv_free(r.meta);
     jv_free(r.srcs);

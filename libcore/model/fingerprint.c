@@ -177,7 +177,7 @@ static void remember(const char *dir, const struct file_id *id,
                      const uint8_t digest[SHA256_SIZE])
 {
     struct buf old = BUF_INIT, new = BUF_INIT;
-    struct file_lock lock = { -1 };
+    struct file_lock lock = { -1, NULL };
     struct file_out o = { .fd = -1 };
     char *path = NULL;
     size_t n;

@@ -91,6 +91,7 @@ cag_status cag_chat_ask(cag_chat *c, const char *question, size_t size,
     cag_ids ids = CAG_IDS_INIT;
     jv *turns = NULL;
     size_t bad;
+    bool keep;
     cag_status st;
 
     memset(out, 0, sizeof *out);
@@ -118,9 +119,13 @@ cag_status cag_chat_ask(cag_chat *c, const char *question, size_t size,
                       "the conversation is full (%zu tokens after %zu of "
                       "knowledge, the context has %lld); /reset starts anew",
                       ids.n, c->kb->n_ids, (long long)c->kb->n_ctx);
-    if (!st && !add_turn(turns, "assistant", out->text, out->size))
-        st = cag_fail_nomem(err, "conversation");
-    if (!st) {
+    /* what was said before a stop was said; a turn without a word was not */
+    keep = !st || (st == CAG_E_CANCELLED && out->size > 0);
+    if (keep && !add_turn(turns, "assistant", out->text, out->size)) {
+        keep = false;
+        st = st ? st : cag_fail_nomem(err, "conversation");
+    }
+    if (keep) {
         jv_free(c->messages);
         c->messages = turns;
         turns = NULL;

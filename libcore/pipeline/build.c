@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "engine/session.h"
 #include "kvc/kvc_read.h"
@@ -352,7 +353,8 @@ cag_status cag_build(const cag_build_opts *o, cag_build_report *r,
                      cag_error *err)
 {
     double start = now_s();
-    struct file_lock lock = { -1 };
+    struct file_lock lock = { -1, NULL };
+    bool new_depfile = false;
     struct build_job j;
     cag_status st;
 
@@ -362,8 +364,10 @@ cag_status cag_build(const cag_build_opts *o, cag_build_report *r,
     if (!st)
         st = build_job_prepare(&j, true, err);
     /* before the cache, so that nothing can fail once that is replaced */
-    if (!st && o->depfile)
+    if (!st && o->depfile) {
+        new_depfile = !file_exists(o->depfile);
         st = write_depfile(&j, err);
+    }
     if (!st)
         st = make(&j, err);
     if (!st)
@@ -371,7 +375,13 @@ cag_status cag_build(const cag_build_opts *o, cag_build_report *r,
     if (!st && r->fresh)
         st = refresh_mtime(o, err);
     build_job_release(&j);
-    file_unlock(&lock);
+    /* a build that failed leaves nothing that was not there before */
+    if (st && new_depfile)
+        unlink(o->depfile);
+    if (st && !file_exists(o->output))
+        file_lock_undo(&lock);
+    else
+        file_unlock(&lock);
     r->total_s = now_s() - start;
     return st;
 }

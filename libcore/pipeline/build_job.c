@@ -15,6 +15,7 @@
 #include "kvc/kvc_read.h"
 #include "kvc/kvc_receipt.h"
 #include "kvc/kvc_write.h"
+#include "pipeline/checkpoint.h"
 #include "pipeline/notes.h"
 #include "pipeline/receipt.h"
 #include "tokenizer/chat.h"
@@ -359,7 +360,14 @@ static cag_status protect(const struct build_job *j, cag_error *err)
     if (dep && (is_input(j, dep, &what) || (out && !strcmp(out, dep))))
         return cag_fail(err, CAG_E_USAGE, dep, -1,
                         "the depfile is another file of this build");
-    return out && !j->o->force ? kvc_check_replace(out, err) : CAG_OK;
+    if (out && !j->o->force) {
+        cag_status st = kvc_check_replace(out, err);
+
+        if (st)
+            return st;
+    }
+    return out && j->o->checkpoint ? checkpoint_check_replace(out, err)
+                                   : CAG_OK;
 }
 
 cag_status build_job_begin(struct build_job *j, const cag_build_opts *o,

@@ -41,6 +41,25 @@ static bool is_checkpoint(const cag_kvc *k)
     return cag_kvc_get_info(k)->checkpoint_of > 0;
 }
 
+cag_status checkpoint_check_replace(const char *output, cag_error *err)
+{
+    char *path = ckpt_path(output);
+    cag_kvc *k = NULL;
+    cag_error why = CAG_ERROR_INIT;
+    cag_status st = path ? kvc_check_replace(path, err)
+                         : cag_fail_nomem(err, "path");
+
+    /* a cache under that name is worth as much as a text */
+    if (!st && file_exists(path) &&
+        cag_kvc_open(path, &k, &why) == CAG_OK && !is_checkpoint(k))
+        st = cag_fail(err, CAG_E_CREATE, path, -1,
+                      "is a cache and no checkpoint, so it is not replaced; "
+                      "name another output");
+    cag_kvc_close(k);
+    mem_free(path);
+    return st;
+}
+
 cag_status checkpoint_refuse(const cag_kvc *k, cag_error *err)
 {
     if (!is_checkpoint(k))

@@ -20,6 +20,9 @@
  * usable (said in a note).  CAG_E_NOMEM at most. */
 cag_status checkpoint_open(const char *output, const cag_hooks *hooks,
                            cag_kvc **out, cag_error *err);
+/* CAG_E_CREATE when FILE.kvc.ckpt is there and is none of ours: somebody's
+ * file that only has that name is not replaced. */
+cag_status checkpoint_check_replace(const char *output, cag_error *err);
 /* CAG_E_UNSUPPORTED when a cache is the checkpoint of an unfinished build:
  * it is not asked, checked or refreshed. */
 cag_status checkpoint_refuse(const cag_kvc *k, cag_error *err);

@@ -158,7 +158,8 @@ static struct jnode *body(struct jparse *p, const char *const *ends,
                           const char *opened)
 {
     struct jnodes l = { 0 };
-    int           line = p->tok->line;
+    /* the end of the opening tag; what follows may begin a line later */
+    int           line = ends ? p->tok[-1].line : 0;
     if (!jp_enter(p))
         return NULL;
     while (p->status == CAG_OK) {

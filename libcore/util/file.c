@@ -260,56 +260,92 @@ static double now_s(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-cag_status file_lock(struct file_lock *l, const char *path, double timeout_s,
-                     cag_error *err)
+/* Open the lock file, created if it is not there. */
+static int open_lock(const char *name, bool *created)
 {
-    char *real = file_follow(path);
-    struct buf name = BUF_INIT;
-    cag_status st = CAG_OK;
-    double until = now_s() + timeout_s;
+    int fd;
+
+    *created = false;
+    do {
+        fd = open_retry(name, O_RDWR | O_NOCTTY, 0);
+        if (fd < 0 && errno == EACCES)   /* another user's: good enough */
+            fd = open_retry(name, O_RDONLY | O_NOCTTY, 0);
+        if (fd >= 0 || errno != ENOENT)
+            return fd;
+        fd = open_retry(name, O_RDWR | O_CREAT | O_EXCL | O_NOCTTY, 0666);
+        *created = fd >= 0;
+    } while (fd < 0 && errno == EEXIST);
+    return fd;
+}
+
+/* CAG_E_LOCKED when it is not to be had until then. */
+static cag_status wait_lock(int fd, const char *name, double until,
+                            cag_error *err)
+{
     long wait_ns = 1000000;
 
-    l->fd = -1;
-    if (real) {
-        buf_str(&name, real);
-        buf_str(&name, ".lock");
-    }
-    if (!real || buf_failed(&name)) {
-        st = cag_fail_nomem(err, "path of the lock");
-        goto out;
-    }
-    l->fd = open_retry(name.data, O_RDWR | O_CREAT | O_NOCTTY, 0666);
-    if (l->fd < 0 && errno == EACCES)   /* another user's: good enough */
-        l->fd = open_retry(name.data, O_RDONLY | O_NOCTTY, 0);
-    if (l->fd < 0) {
-        st = cag_fail_sys(err, CAG_E_CREATE, errno, name.data,
-                          "cannot create the lock file");
-        goto out;
-    }
-    while (flock(l->fd, LOCK_EX | LOCK_NB) != 0) {
+    while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        double left = until - now_s();
+
         if (errno == EINTR)
             continue;
-        if (errno != EWOULDBLOCK) {
-            st = cag_fail_sys(err, CAG_E_IO, errno, name.data, "cannot lock");
-            break;
-        }
-        double left = until - now_s();
-        if (!(left > 0)) {
-            st = cag_fail(err, CAG_E_LOCKED, name.data, -1,
-                          "locked by another run");
-            break;
-        }
+        if (errno != EWOULDBLOCK)
+            return cag_fail_sys(err, CAG_E_IO, errno, name, "cannot lock");
+        if (!(left > 0))
+            return cag_fail(err, CAG_E_LOCKED, name, -1,
+                            "locked by another run");
         if ((double)wait_ns > left * 1e9)
             wait_ns = (long)(left * 1e9) + 1;
         nanosleep(&(struct timespec){ .tv_nsec = wait_ns }, NULL);
         if (wait_ns < 100000000)
             wait_ns *= 2;
     }
-    if (st) {
-        close(l->fd);
-        l->fd = -1;
+    return CAG_OK;
+}
+
+/* Has the open file its name still?  Whoever made it may have undone that. */
+static bool has_name(int fd, const char *name)
+{
+    struct stat a, b;
+
+    return fstat(fd, &a) == 0 && stat(name, &b) == 0 &&
+           a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+cag_status file_lock(struct file_lock *l, const char *path, double timeout_s,
+                     cag_error *err)
+{
+    char *real = file_follow(path);
+    struct buf name = BUF_INIT;
+    double until = now_s() + timeout_s;
+    bool created = false, got = false;
+    cag_status st = CAG_OK;
+
+    *l = (struct file_lock){ -1, NULL };
+    if (real) {
+        buf_str(&name, real);
+        buf_str(&name, ".lock");
     }
-out:
+    if (!real || buf_failed(&name))
+        st = cag_fail_nomem(err, "path of the lock");
+    while (!st && !got) {
+        l->fd = open_lock(name.data, &created);
+        if (l->fd < 0) {
+            st = cag_fail_sys(err, CAG_E_CREATE, errno, name.data,
+                              "cannot create the lock file");
+            break;
+        }
+        st = wait_lock(l->fd, name.data, until, err);
+        got = !st && has_name(l->fd, name.data);
+        if (!got) {
+            close(l->fd);
+            l->fd = -1;
+        }
+    }
+    if (!st && created)
+        l->created = buf_detach(&name, NULL);
+    if (l->created)
+        file_emergency_add(l->created);
     buf_free(&name);
     mem_free(real);
     return st;
@@ -317,7 +353,17 @@ out:
 
 void file_unlock(struct file_lock *l)
 {
+    if (l->created)
+        file_emergency_drop(l->created);
     if (l->fd >= 0)
         close(l->fd);
-    l->fd = -1;
+    mem_free(l->created);
+    *l = (struct file_lock){ -1, NULL };
+}
+
+void file_lock_undo(struct file_lock *l)
+{
+    if (l->created)
+        unlink(l->created);
+    file_unlock(l);
 }

@@ -101,6 +101,9 @@ cag_status file_space(const char *path, uint64_t *free_bytes, cag_error *err);
 /* Unlink the temporary of every open file_out; async-signal-safe, for a
  * signal handler in cmd/. */
 void file_out_emergency(void);
+/* Another name that is to be unlinked then, until it is taken off again. */
+void file_emergency_add(const char *path);
+void file_emergency_drop(const char *path);
 
 /* Test hook: fail the nth write-side system call from now with errno sys
  * (0 = short write of half); nth 0 turns it off.  file_fault_left: calls
@@ -109,12 +112,18 @@ void    file_fault(int64_t nth, int sys);
 int64_t file_fault_left(void);
 
 /*
- * flock on path + ".lock" (created, never unlinked, close-on-exec).
+ * flock on path + ".lock" (created, close-on-exec).  It stays when it is
+ * unlocked, for whoever else locks it, such as flock(1); file_lock_undo takes
+ * away what this file_lock created, for a run that left nothing to protect.
  * Waits at most timeout_s seconds (0: not at all), then CAG_E_LOCKED.
  */
-struct file_lock { int fd; };
+struct file_lock {
+    int   fd;
+    char *created;      /* its name, heap, if it was not there before */
+};
 cag_status file_lock(struct file_lock *l, const char *path, double timeout_s,
                      cag_error *err);
 void       file_unlock(struct file_lock *l);
+void       file_lock_undo(struct file_lock *l);
 
 #endif

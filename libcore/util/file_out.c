@@ -106,6 +106,16 @@ static void slot_drop(const char *tmp)
         }
 }
 
+void file_emergency_add(const char *path)
+{
+    (void)slot_take(path);       /* none free: it stays, empty */
+}
+
+void file_emergency_drop(const char *path)
+{
+    slot_drop(path);
+}
+
 void file_out_emergency(void)
 {
     int keep = errno;

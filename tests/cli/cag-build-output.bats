@@ -259,3 +259,58 @@ M
     [ ! -e kb.kvc ]
     no_temporary
 }
+
+@test "--checkpoint replaces no file but its own" {
+    facts 4 >a.md
+    echo precious >kb.kvc.ckpt
+    fails 73 "kb.kvc.ckpt: is a file but no cache, so it is not replaced" \
+        cag-build --checkpoint -m "$model" -o kb.kvc a.md
+    [ "$(cat kb.kvc.ckpt)" = precious ]
+    [ ! -e kb.kvc ]
+    # without the option nothing is written there, and nothing removed
+    ok cag-build -q -m "$model" -o kb.kvc a.md
+    [ "$(cat kb.kvc.ckpt)" = precious ]
+    cp kb.kvc kb.kvc.ckpt
+    fails 73 "kb.kvc.ckpt: is a cache and no checkpoint, so it is not replaced" \
+        cag-build --checkpoint -B -m "$model" -o kb.kvc a.md
+    cmp kb.kvc kb.kvc.ckpt
+    # a damaged one of ours is passed over
+    head -c 5000 kb.kvc >kb.kvc.ckpt
+    ok cag-build --checkpoint -B -m "$model" -o kb.kvc a.md
+    says "kb.kvc.ckpt: ignored"
+}
+
+@test "a build that fails leaves nothing behind" {
+    facts 40 >a.md
+    facts 150 >big.md
+    head -c 3000 "$model" >broken.gguf
+    echo '{{ x' >bad.jinja
+    mkfifo pipe
+    ok cag-build -q -m "$model" -o kb.kvc a.md
+    rm kb.kvc.lock
+    head -c 9000 kb.kvc >torn.kvc
+    before=$(ls -A)
+    leaves_nothing() {
+        run "$@" </dev/null
+        [ "$status" -ne 0 ]
+        [ "$(ls -A)" = "$before" ] || { echo "$*"; ls -A; return 1; }
+    }
+    leaves_nothing cag-build -m broken.gguf -o n.kvc a.md
+    leaves_nothing cag-build -m a.md -o n.kvc a.md
+    leaves_nothing cag-build -m none.gguf -o n.kvc a.md
+    leaves_nothing cag-build -m "$model" -o n.kvc none.md
+    leaves_nothing cag-build -m "$model" -o n.kvc broken.gguf
+    leaves_nothing cag-build -m "$model" -o n.kvc -c 128 a.md
+    leaves_nothing cag-build -m "$model" -o n.kvc --max-memory 1K a.md
+    leaves_nothing cag-build -m "$model" -o n.kvc --chat-template-file bad.jinja a.md
+    leaves_nothing cag-build -m "$model" -o n.kvc --device cuda:99 --depfile n.d a.md
+    leaves_nothing cag-build -m "$model" -o n.kvc --depfile none/n.d a.md
+    leaves_nothing cag-build -m "$model" -o n.kvc --checkpoint -c 128 a.md
+    leaves_nothing timeout 0.3 cag-build -m "$model" -o n.kvc pipe
+    leaves_nothing env CAG_KERNELS=scalar timeout -s INT 0.3 cag-build -t 1 -b 16 -m "$model" -o n.kvc big.md
+    leaves_nothing cag-build --recode f16 torn.kvc -o n.kvc
+    leaves_nothing cag-build --recode f16 none.kvc -o n.kvc
+    leaves_nothing cag-build --refresh torn.kvc
+    leaves_nothing cag-build --refresh none.kvc
+    (ulimit -f 8; leaves_nothing cag-build -m "$model" -o n.kvc --depfile n.d a.md)
+}

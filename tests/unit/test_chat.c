@@ -8,9 +8,17 @@
 
 #include <cmocka.h>
 
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
 #include "chat_fixture.h"
 #include "tokenizer/chat.h"
+#include "util/file.h"
 #include "util/mem.h"
+
+#define BAD "tests/golden/bad/"
 
 #define NOW 1764000000
 
@@ -167,6 +175,52 @@ static void unusable(void **state)
             "{% endfor %}", 0, "drops the message");
 }
 
+/* tests/golden/bad/template-*: a file and, beside it, the line and what must
+ * be said; always with the way out. */
+static void bad_files(void **state)
+{
+    DIR           *d = opendir(BAD);
+    struct dirent *e;
+    int            n_file = 0, n_bad = 0;
+
+    (void)state;
+    assert_non_null(d);
+    while ((e = readdir(d)) != NULL) {
+        size_t          n = strlen(e->d_name);
+        struct buf      text = BUF_INIT, want = BUF_INIT;
+        struct chat_cut c;
+        cag_error       err = CAG_ERROR_INIT;
+        char            path[300], *word;
+        cag_status      st;
+        long            line;
+
+        if (strncmp(e->d_name, "template-", 9) ||
+            strcmp(e->d_name + n - 6, ".jinja"))
+            continue;
+        n_file++;
+        snprintf(path, sizeof path, BAD "%s", e->d_name);
+        assert_int_equal(file_read(path, 65536, &text, NULL), CAG_OK);
+        snprintf(path, sizeof path, BAD "%.*s.msg", (int)n - 6, e->d_name);
+        assert_int_equal(file_read(path, 4096, &want, NULL), CAG_OK);
+        line = strtol(want.data, &word, 10);
+        word[strcspn(word, "\n")] = 0;
+        st = chat_cut_make(text.size ? text.data : "", tok, NULL, NOW, &c,
+                           &err);
+        if (st != CAG_E_UNSUPPORTED || err.line != line ||
+            !strstr(err.msg, word + 1) ||
+            !strstr(err.msg, "--chat-template NAME")) {
+            print_error("%s: %s line %d: %s\n", e->d_name,
+                        cag_status_name(st), err.line, err.msg);
+            n_bad++;
+        }
+        buf_free(&text);
+        buf_free(&want);
+    }
+    closedir(d);
+    assert_int_equal(n_bad, 0);
+    assert_true(n_file >= 20);
+}
+
 static void date_is_frozen(void **state)
 {
     struct chat_cut c;
@@ -283,6 +337,7 @@ int main(void)
         cmocka_unit_test(acknowledged),   cmocka_unit_test(one_sided_trim),
         cmocka_unit_test(unusable),       cmocka_unit_test(date_is_frozen),
         cmocka_unit_test(builtins),       cmocka_unit_test(conversation),
+        cmocka_unit_test(bad_files),
         cmocka_unit_test(bad_messages),   cmocka_unit_test(no_memory),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -225,8 +225,46 @@ static void one_lock_at_a_time(void **state)
     assert_int_equal(file_lock(&b, "kb.kvc", 0, &e), CAG_OK);
     assert_true(file_exists("kb.kvc.lock"));
     file_unlock(&b);
-    assert_true(file_exists("kb.kvc.lock"));     /* never unlinked */
+    assert_true(file_exists("kb.kvc.lock"));
+    /* only what it made itself can be undone */
+    assert_int_equal(file_lock(&b, "kb.kvc", 0, &e), CAG_OK);
+    file_lock_undo(&b);
+    assert_true(file_exists("kb.kvc.lock"));
+    assert_int_equal(file_lock(&b, "new", 0, &e), CAG_OK);
+    assert_true(file_exists("new.lock"));
+    file_lock_undo(&b);
+    file_lock_undo(&b);
+    assert_false(file_exists("new.lock"));
     assert_int_equal(file_lock(&b, "no/dir/x", 0, &e), CAG_E_CREATE);
+}
+
+/* Who waited for a lock that is undone does not hold a file without a name. */
+static void an_undone_lock_is_no_lock(void **state)
+{
+    struct file_lock a, b, c;
+    int fd[2], code;
+    char x;
+    pid_t pid;
+
+    (void)state;
+    assert_int_equal(file_lock(&a, "u", 0, NULL), CAG_OK);
+    assert_int_equal(pipe(fd), 0);
+    pid = fork();
+    if (pid == 0) {
+        close(a.fd);             /* it is the parent's lock as well */
+        if (write(fd[1], "x", 1) != 1 || file_lock(&b, "u", 10, NULL) != CAG_OK)
+            _exit(1);
+        /* nobody else can have it now */
+        _exit(file_exists("u.lock") &&
+              file_lock(&c, "u", 0, NULL) == CAG_E_LOCKED ? 0 : 2);
+    }
+    assert_int_equal(read(fd[0], &x, 1), 1);
+    usleep(50000);
+    file_lock_undo(&a);
+    assert_int_equal(waitpid(pid, &code, 0), pid);
+    assert_int_equal(code, 0);
+    close(fd[0]);
+    close(fd[1]);
 }
 
 static void a_waiting_lock_is_got(void **state)
@@ -262,6 +300,7 @@ int main(void)
         cmocka_unit_test(reads_a_pipe_to_its_end),
         cmocka_unit_test(paths),
         cmocka_unit_test(one_lock_at_a_time),
+        cmocka_unit_test(an_undone_lock_is_no_lock),
         cmocka_unit_test(a_waiting_lock_is_got),
     };
     return cmocka_run_group_tests_name("file", tests, enter, leave);
