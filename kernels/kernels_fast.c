@@ -20,6 +20,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#define CPUID_AMX_BF16 (1u << 22)  /* leaf 7, edx; clang 14 has no names */
+#define CPUID_AMX_TILE (1u << 24)
 #define REQ_XCOMP_PERM 0x1023      /* arch_prctl of Linux 5.16 */
 #define XFEATURE_TILES 18
 
@@ -49,7 +51,7 @@ static bool has_avx512_bf16(void)
 
 static bool has_amx(void)
 {
-    const uint32_t need = bit_AMX_BF16 | bit_AMX_TILE;
+    const uint32_t need = CPUID_AMX_BF16 | CPUID_AMX_TILE;
     uint32_t a, b, c, d, lo, hi;
 
     if (!has_avx512_bf16() || !__get_cpuid_count(7, 0, &a, &b, &c, &d) ||
