@@ -137,7 +137,8 @@ struct cuda {
 struct cuda_prefix {
     struct backend_prefix   base;
     const cag_kvc          *kvc;
-    const struct kvc_shape *shape;
+    const struct kvc_shape *shape;    /* as it lies on the device */
+    struct kvc_shape        f16;      /* that, where the cache is q8h */
     int                     n_tok;               /* of the cache's, used */
     int                     n_chunk, n_shared;   /* chunks, whole tiles */
     uint8_t                *dev;      /* [n_layer] chunks as in the file */

@@ -20,6 +20,7 @@
 
 #include <string.h>
 
+#include "engine/kv_q8h.h"
 #include "engine/kvcache.h"
 #include "util/mem.h"
 
@@ -60,6 +61,36 @@ static void clear_unused(const struct kvc_shape *s, int n_tok, int chunk,
                    s->d_head, slot);
 }
 
+/* The same of codes, which become f16 (shape `as`) on their way. */
+static cag_status load_codes(const cag_kvc *k, const struct kvc_shape *as,
+                             int n_tok, int layer, int chunk, uint8_t *data,
+                             cag_error *err)
+{
+    const struct kvc_shape *s = kvc_get_shape(k);
+    int tile0 = chunk * (s->chunk_tok / KVC_TILE);
+    const uint8_t *raw;
+    cag_status st = kvc_chunk_load(k, layer, chunk, NULL, &raw, err);
+
+    if (st != CAG_OK)
+        return st;
+    memset(data, 0, kvc_chunk_bytes(as, chunk));
+    for (int h = 0; h < s->n_kv_head; h++)
+        for (int i = 0; i < kvc_chunk_tiles(s, chunk); i++) {
+            int left = n_tok - (tile0 + i) * KVC_TILE;
+
+            if (left > 0 &&
+                !kv_q8h_tile(s, raw, chunk, h, i,
+                             left < KVC_TILE ? left : KVC_TILE, KV_F16,
+                             data + kvc_tile_off(as, chunk, 0, h, i),
+                             data + kvc_tile_off(as, chunk, 1, h, i)))
+                return cag_fail(err, CAG_E_UNSUPPORTED,
+                                cag_kvc_get_info(k)->path, -1,
+                                "layer %d: a decoded key or value does not "
+                                "fit f16", layer);
+        }
+    return CAG_OK;
+}
+
 /* A chunk, checked, in data, and cleared behind n_tok tokens. */
 static cag_status load_chunk(const cag_kvc *k, int n_tok, int layer,
                              int chunk, uint8_t *data, cag_error *err)
@@ -81,6 +112,9 @@ static cag_status prefix_fill(void *ctx, int item, uint8_t *data,
 {
     const struct cuda_prefix *p = ctx;
 
+    if (kvc_is_q8h(kvc_get_shape(p->kvc)))
+        return load_codes(p->kvc, p->shape, p->n_tok, item / p->n_chunk,
+                          item % p->n_chunk, data, err);
     return load_chunk(p->kvc, p->n_tok, item / p->n_chunk, item % p->n_chunk,
                       data, err);
 }
@@ -133,11 +167,7 @@ cag_status cuda_prefix_new(struct backend *b, const cag_kvc *k, int n_tok,
     struct cuda_prefix *p;
     cag_status st;
 
-    if (kvc_is_q8h(s))
-        return cag_fail(err, CAG_E_UNSUPPORTED, cag_kvc_get_info(k)->path, -1,
-                        "a GPU does not read codec q8h yet: use --device cpu, "
-                        "or build the cache with --codec f16");
-    if (s->elem_bytes != 2)
+    if (s->elem_bytes != 2 && !kvc_is_q8h(s))
         return cag_fail(err, CAG_E_MISMATCH, cag_kvc_get_info(k)->path, -1,
                         "the cache holds K and V as f%d, a GPU computes with "
                         "f16",
@@ -147,7 +177,9 @@ cag_status cuda_prefix_new(struct backend *b, const cag_kvc *k, int n_tok,
         return cag_fail_nomem(err, "prefix");
     p->base.backend = b;
     p->kvc = k;
-    p->shape = s;
+    p->f16 = *s;
+    p->f16.elem_bytes = 2;
+    p->shape = s = &p->f16;
     p->n_chunk = kvc_n_chunk(s);
     p->n_tok = n_tok;
     p->n_shared = n_tok / KVC_TILE;

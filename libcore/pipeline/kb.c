@@ -80,9 +80,6 @@ static cag_status open_engine(cag_kb *kb, const cag_kb_opts *o,
     cag_status st;
 
     e.kv_f32 = !strcmp(cag_kvc_get_info(kb->kvc)->codec, "f32");
-    if (!strcmp(cag_kvc_get_info(kb->kvc)->codec, "q8h") &&
-        (!e.device || !strcmp(e.device, "auto")))
-        e.device = "cpu";
     if (e.precision == CAG_PRECISION_AUTO)
         e.precision = cag_precision_of(cag_kvc_get_info(kb->kvc)->precision);
     st = cag_engine_new(kb->model, &e, &kb->engine, err);
