@@ -218,6 +218,18 @@ static bool copy_ids(jv *o, const jv *input)
     return true;
 }
 
+/* A message may quote half a character, or be cut within one. */
+static bool set_error(jv *o, const char *msg)
+{
+    struct buf b = BUF_INIT;
+    bool ok;
+
+    utf8_sanitize(msg, strlen(msg), &b);
+    ok = !buf_failed(&b) && jv_set_str(o, "error", b.size ? b.data : "");
+    buf_free(&b);
+    return ok;
+}
+
 cag_status row_write(const cag_kb *kb, const struct row *r,
                      const cag_answer *a, const char *key, struct buf *out,
                      cag_error *err)
@@ -230,7 +242,7 @@ cag_status row_write(const cag_kb *kb, const struct row *r,
                jv_set(o, "question", jv_new_str(r->question, r->size)));
 
     if (ok)
-        ok = r->error.status ? jv_set_str(o, "error", r->error.msg)
+        ok = r->error.status ? set_error(o, r->error.msg)
                              : add_answer(o, kb, a, key, false);
     ok = ok && copy_fields(o, in);
     if (ok) {
