@@ -3,8 +3,9 @@
  *
  * A prefix is one block: every layer's chunks as the file stores them, end to
  * end, so what is uploaded is what is mapped (codes of q8h become f16 on their
- * way, in the same layout).  Behind them lies the tail: the last, partial tile of every layer and head, gathered once, from which a
- * timeline takes its copy in one strided transfer.
+ * way, in the same layout).  Behind them lies the tail: the last, partial tile
+ * of every layer and head, gathered once, from which a timeline takes its copy
+ * in one strided transfer.
  *
  *   chunks  [n_layer] [chunk] [K, V] [kv_head] [tile of the chunk]
  *   tail    [n_layer]         [K, V] [kv_head] one tile
