@@ -22,7 +22,7 @@ static struct {
     struct opt_list stop;
     int             stale, verify, format, precision, n_thread, parallel,
         top_k;
-    int64_t         n_predict, seed, n_ctx, max_errors;
+    int64_t         n_predict, seed, n_ctx, max_errors, max_memory;
     double          temperature, top_p, min_p;
     bool            interactive, chat, resume, unordered, fail_fast, dry_run,
         think, no_cache, no_lookup, usage, no_stream, json, extract;
@@ -87,6 +87,8 @@ static const opt_spec specs[] = {
             "CPU threads"),
     OPT_STR(0, "device", &o.device, "auto|cpu|cuda[:N]", "CAG_DEVICE",
             "where to compute"),
+    OPT_SIZE(0, "max-memory", &o.max_memory, 1, INT64_MAX, "B", NULL,
+             "of the GPU's memory, at most"),
     OPT_COMMON,
     OPT_END
 };
@@ -116,6 +118,7 @@ static void fill(struct ask_opts *a)
     a->kb.n_ctx = o.n_ctx;
     a->kb.engine.device = o.device;
     a->kb.engine.plugin = places_plugin();
+    a->kb.engine.max_memory = (uint64_t)o.max_memory;
     a->kb.engine.n_thread = o.n_thread;
     a->kb.engine.precision = (cag_precision)o.precision;
     a->kb.places = *places_get();

@@ -221,6 +221,16 @@ int cuk_rope_append(struct cuk_stream *s, const struct cuk_rope *r,
                     const struct cuk_kv *dev_kv, int n_row,
                     int32_t *dev_bad);
 
+/*
+ * A raw chunk of codec q8h (kvc_layout.h: codes, scales, factors; 16-aligned)
+ * to one of f16, [K, V][kv_head][n_tile] tiles; tokens from n_key on become
+ * zero.  A value that does not fit f16 becomes NaN, which cuk_rope_append of
+ * the next layer finds.
+ * ref: within 1 unit of f16 + 1e-6 of the row's largest |value|
+ */
+int cuk_q8h_expand(struct cuk_stream *s, void *dev_out, const void *dev_raw,
+                   const struct cuk_shape *shape, int n_tile, int n_key);
+
 /* ------------------------------------------------------------------ products */
 
 /* out [row1 - row0, d_in] = rows [row0, row1) of w (as the mathematics counts

@@ -2,10 +2,10 @@
  * kvcache_cuda.c - a cache's K and V on the device, and timelines.
  *
  * A prefix is one block: every layer's chunks as the file stores them, end to
- * end, so what is uploaded is what is mapped (codes of q8h become f16 on their
- * way, in the same layout).  Behind them lies the tail: the last, partial tile
- * of every layer and head, gathered once, from which a timeline takes its copy
- * in one strided transfer.
+ * end, so what is uploaded is what is mapped (codes of q8h travel as they are
+ * and are expanded there to f16: half of the bus, though not of the memory).
+ * Behind them lies the tail: the last, partial tile of every layer and head,
+ * gathered once, from which a timeline takes its copy in one strided transfer.
  *
  *   chunks  [n_layer] [chunk] [K, V] [kv_head] [tile of the chunk]
  *   tail    [n_layer]         [K, V] [kv_head] one tile
@@ -21,7 +21,6 @@
 
 #include <string.h>
 
-#include "engine/kv_q8h.h"
 #include "engine/kvcache.h"
 #include "util/mem.h"
 
@@ -62,36 +61,6 @@ static void clear_unused(const struct kvc_shape *s, int n_tok, int chunk,
                    s->d_head, slot);
 }
 
-/* The same of codes, which become f16 (shape `as`) on their way. */
-static cag_status load_codes(const cag_kvc *k, const struct kvc_shape *as,
-                             int n_tok, int layer, int chunk, uint8_t *data,
-                             cag_error *err)
-{
-    const struct kvc_shape *s = kvc_get_shape(k);
-    int tile0 = chunk * (s->chunk_tok / KVC_TILE);
-    const uint8_t *raw;
-    cag_status st = kvc_chunk_load(k, layer, chunk, NULL, &raw, err);
-
-    if (st != CAG_OK)
-        return st;
-    memset(data, 0, kvc_chunk_bytes(as, chunk));
-    for (int h = 0; h < s->n_kv_head; h++)
-        for (int i = 0; i < kvc_chunk_tiles(s, chunk); i++) {
-            int left = n_tok - (tile0 + i) * KVC_TILE;
-
-            if (left > 0 &&
-                !kv_q8h_tile(s, raw, chunk, h, i,
-                             left < KVC_TILE ? left : KVC_TILE, KV_F16,
-                             data + kvc_tile_off(as, chunk, 0, h, i),
-                             data + kvc_tile_off(as, chunk, 1, h, i)))
-                return cag_fail(err, CAG_E_UNSUPPORTED,
-                                cag_kvc_get_info(k)->path, -1,
-                                "layer %d: a decoded key or value does not "
-                                "fit f16", layer);
-        }
-    return CAG_OK;
-}
-
 /* A chunk, checked, in data, and cleared behind n_tok tokens. */
 static cag_status load_chunk(const cag_kvc *k, int n_tok, int layer,
                              int chunk, uint8_t *data, cag_error *err)
@@ -104,7 +73,8 @@ static cag_status load_chunk(const cag_kvc *k, int n_tok, int layer,
         return st;
     if (raw != data)
         memcpy(data, raw, kvc_chunk_bytes(s, chunk));
-    clear_unused(s, n_tok, chunk, data);
+    if (!kvc_is_q8h(s))
+        clear_unused(s, n_tok, chunk, data);
     return CAG_OK;
 }
 
@@ -113,9 +83,6 @@ static cag_status prefix_fill(void *ctx, int item, uint8_t *data,
 {
     const struct cuda_prefix *p = ctx;
 
-    if (kvc_is_q8h(kvc_get_shape(p->kvc)))
-        return load_codes(p->kvc, p->shape, p->n_tok, item / p->n_chunk,
-                          item % p->n_chunk, data, err);
     return load_chunk(p->kvc, p->n_tok, item / p->n_chunk, item % p->n_chunk,
                       data, err);
 }
@@ -124,12 +91,21 @@ static int prefix_send(void *ctx, struct cuk_stream *s, int item,
                        const uint8_t *data)
 {
     const struct cuda_prefix *p = ctx;
+    const struct cuda *c = cuda_of(p->base.backend);
     int chunk = item % p->n_chunk;
+    int n_key = p->n_tok - chunk * p->shape.chunk_tok;
+    size_t n = kvc_chunk_bytes(p->file, chunk);
+    uint8_t *to = p->dev + (size_t)(item / p->n_chunk) * p->layer_bytes +
+                  chunk_off(&p->shape, chunk);
 
-    return cuk_copy(s, CUK_TO_DEV,
-                    p->dev + (size_t)(item / p->n_chunk) * p->layer_bytes +
-                        chunk_off(p->shape, chunk),
-                    data, kvc_chunk_bytes(p->shape, chunk));
+    if (!kvc_is_q8h(p->file))
+        return cuk_copy(s, CUK_TO_DEV, to, data, n);
+    /* one buffer serves all: the stream expands before it copies again */
+    int code = cuk_copy(s, CUK_TO_DEV, p->dev_raw, data, n);
+    return code != 0 ? code
+                     : cuk_q8h_expand(s, to, p->dev_raw, &c->shape,
+                                      kvc_chunk_tiles(&p->shape, chunk),
+                                      n_key > 0 ? n_key : 0);
 }
 
 /* The pinned slots hold whole chunks, 64-aligned for the decoder. */
@@ -141,14 +117,14 @@ static size_t slot_bytes(const struct kvc_shape *s)
 static cag_status prefix_alloc(struct cuda *c, struct cuda_prefix *p,
                                cag_error *err)
 {
-    const struct kvc_shape *s = p->shape;
-    size_t n, tail;
+    const struct kvc_shape *s = &p->shape;
+    size_t n, tail, raw = kvc_is_q8h(p->file) ? slot_bytes(p->file) : 0;
 
     p->layer_bytes = chunk_off(s, p->n_chunk - 1) +
                      kvc_chunk_bytes(s, p->n_chunk - 1);
     tail = (size_t)s->n_layer * layer_rows(c) * c->tile_bytes;
     if (!mem_mul(&n, p->layer_bytes, (size_t)s->n_layer) ||
-        !mem_add(&n, n, tail))
+        !mem_add(&n, n, tail + raw))
         return cag_fail_nomem(err, "the cache on the device");
     void *dev;
     cag_status st = cuda_alloc(c, &dev, n, "the cache", err);
@@ -156,7 +132,8 @@ static cag_status prefix_alloc(struct cuda *c, struct cuda_prefix *p,
         return st;
     p->dev = dev;
     p->bytes = n;
-    p->dev_tail = p->dev + (n - tail);
+    p->dev_tail = p->dev + (n - tail - raw);
+    p->dev_raw = p->dev_tail + tail;
     return CAG_OK;
 }
 
@@ -178,9 +155,9 @@ cag_status cuda_prefix_new(struct backend *b, const cag_kvc *k, int n_tok,
         return cag_fail_nomem(err, "prefix");
     p->base.backend = b;
     p->kvc = k;
-    p->f16 = *s;
-    p->f16.elem_bytes = 2;
-    p->shape = s = &p->f16;
+    p->file = s;
+    p->shape = *s;
+    p->shape.elem_bytes = 2;
     p->n_chunk = kvc_n_chunk(s);
     p->n_tok = n_tok;
     p->n_shared = n_tok / KVC_TILE;
@@ -223,7 +200,7 @@ uint64_t cuda_prefix_bytes(const struct backend_prefix *p)
 /* The last, partial tile of a layer's heads, gathered. */
 static int gather_tail(struct cuda *c, const struct cuda_prefix *p, int layer)
 {
-    const struct kvc_shape *s = p->shape;
+    const struct kvc_shape *s = &p->shape;
     int per_chunk = s->chunk_tok / KVC_TILE;
     int chunk = p->n_shared / per_chunk, tile = p->n_shared % per_chunk;
     const uint8_t *src = p->dev + (size_t)layer * p->layer_bytes +
@@ -259,7 +236,7 @@ cag_status cuda_prefix_load(struct backend_prefix *base, cag_error *err)
 {
     struct cuda_prefix *p = (struct cuda_prefix *)base;
     struct cuda *c = cuda_of(base->backend);
-    cag_status st = prefix_need(p, p->shape->n_layer - 1, err);
+    cag_status st = prefix_need(p, p->shape.n_layer - 1, err);
 
     if (st == CAG_OK && cuk_stream_sync(c->run) != 0)
         st = cuda_fail(c, "loading the cache", err);
@@ -356,8 +333,8 @@ void cuda_kv_describe(const struct cuda_kv *kv, struct cuk_kv *out)
     if (p != NULL && kv->n_shared > 0)
         out->shared = (struct cuk_seg){
             (uint64_t)(uintptr_t)p->dev, p->layer_bytes,
-            kvc_chunk_bytes(p->shape, 0), p->shape->chunk_tok / KVC_TILE,
-            kvc_n_tile(p->shape)
+            kvc_chunk_bytes(&p->shape, 0), p->shape.chunk_tok / KVC_TILE,
+            kvc_n_tile(&p->shape)
         };
     out->own = (struct cuk_seg){ (uint64_t)(uintptr_t)kv->dev, own, own,
                                  kv->n_tile, kv->n_tile };
@@ -489,15 +466,15 @@ static const uint8_t *find_tile(const struct cuda_kv *kv, int layer, int tile,
         *n = kv->n_tile - (tile - kv->n_shared);
         return own_tile(kv, layer, tile);
     }
-    int per_chunk = p->shape->chunk_tok / KVC_TILE, chunk = tile / per_chunk;
-    int in_chunk = kvc_chunk_tiles(p->shape, chunk);
+    int per_chunk = p->shape.chunk_tok / KVC_TILE, chunk = tile / per_chunk;
+    int in_chunk = kvc_chunk_tiles(&p->shape, chunk);
     *pitch = (size_t)in_chunk * c->tile_bytes;
     *n = in_chunk - tile % per_chunk;
     if (*n > kv->n_shared - tile)
         *n = kv->n_shared - tile;
     return p->dev + (size_t)layer * p->layer_bytes +
-           chunk_off(p->shape, chunk) +
-           kvc_tile_off(p->shape, chunk, 0, 0, tile % per_chunk);
+           chunk_off(&p->shape, chunk) +
+           kvc_tile_off(&p->shape, chunk, 0, 0, tile % per_chunk);
 }
 
 static cag_status check_shape(const struct cuda *c, const struct kvc_shape *s,

@@ -73,25 +73,46 @@ static cag_status open_model(cag_kb *kb, const cag_kb_opts *o, cag_error *err)
     return CAG_OK;
 }
 
-static cag_status open_engine(cag_kb *kb, const cag_kb_opts *o,
-                              cag_error *err)
+/* Engine and, unless the prompt is to be read, the cache in it. */
+static cag_status start_engine(cag_kb *kb, const cag_engine_opts *e,
+                               cag_error *err)
 {
-    cag_engine_opts e = o->engine;
-    cag_status st;
+    cag_status st = cag_engine_new(kb->model, e, &kb->engine, err);
 
-    e.kv_f32 = !strcmp(cag_kvc_get_info(kb->kvc)->codec, "f32");
-    if (e.precision == CAG_PRECISION_AUTO)
-        e.precision = cag_precision_of(cag_kvc_get_info(kb->kvc)->precision);
-    st = cag_engine_new(kb->model, &e, &kb->engine, err);
     if (st)
         return st;
-    notes_device(&kb->hooks, kb->engine, e.precision);
+    notes_device(&kb->hooks, kb->engine, e->precision);
     if (kb->hooks.progress)
         cag_engine_set_progress(kb->engine, kb->hooks.progress,
                                 kb->hooks.ctx);
     if (!kb->no_cache)
         st = cag_prefix_new(kb->engine, kb->kvc, &kb->prefix, err);
     return st;
+}
+
+static cag_status open_engine(cag_kb *kb, const cag_kb_opts *o,
+                              cag_error *err)
+{
+    cag_engine_opts e = o->engine;
+    cag_error why = CAG_ERROR_INIT;
+    cag_status st;
+
+    e.kv_f32 = !strcmp(cag_kvc_get_info(kb->kvc)->codec, "f32");
+    if (e.precision == CAG_PRECISION_AUTO)
+        e.precision = cag_precision_of(cag_kvc_get_info(kb->kvc)->precision);
+    st = start_engine(kb, &e, &why);
+    /* a GPU that holds the model, but not the cache too */
+    if (st == CAG_E_NOMEM && kb->engine &&
+        (!e.device || !strcmp(e.device, "auto")) &&
+        strcmp(cag_engine_device(kb->engine), "cpu") != 0) {
+        note(&kb->hooks, CAG_NOTE_WARN, "using the CPU, not the GPU: %s",
+             why.msg);
+        cag_engine_free(kb->engine);
+        kb->engine = NULL;
+        e.device = "cpu";
+        return start_engine(kb, &e, err);
+    }
+    return st ? cag_error_copy(err, &why) : CAG_OK;
 }
 
 cag_status cag_kb_open(const char *path, const cag_kb_opts *o, cag_kb **out,

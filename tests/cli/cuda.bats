@@ -48,6 +48,22 @@ counted() {
     grep -q 'cuda' "$out"
 }
 
+@test "codec q8h travels as codes and is answered from on the GPU" {
+    local device
+    cag-build -q --codec q8h --max-loss 1 --device auto -m "$MODELS/qwen3" \
+        -o q8h.kvc kb.md
+    for device in cpu auto; do
+        expect 0 cag-ask -n 8 -u --device $device q8h.kvc "Who leads?"
+        cp "$out" $device.txt
+    done
+    says "cuda, sm_89"
+    cmp cpu.txt auto.txt
+    # it is built on the CPU only
+    expect 69 cag-build --codec q8h --device cuda -m "$MODELS/qwen3" -o x.kvc kb.md
+    grep -q 'codec q8h is not built on device cuda; use --device cpu' "$err"
+    [ ! -e x.kvc ]
+}
+
 @test "a batch answers as the CPU does, and as one question at a time" {
     local device
     for device in cpu cuda; do
@@ -144,6 +160,15 @@ memory=70|6 MiB of 70 MiB are free
 driver=12040|the driver supports CUDA 12.4, the plugin needs 13.0
 sm=70|host shim 0 has compute capability 7.0, the kernels need 7.5
 END
+    # the model fits, the cache does not
+    expect 0 cag-ask -n 3 --device cpu qwen.kvc "Who leads?"
+    cp "$out" cpu.qwen
+    CAG_SHIM=memory=100 expect 0 cag-ask -n 3 --device auto qwen.kvc "Who leads?"
+    cmp cpu.qwen "$out"
+    says "warning: using the CPU, not the GPU: the cache needs 1 MiB of the" \
+        "MiB of 100 MiB are free"
+    CAG_SHIM=memory=100 expect 71 cag-ask -n 3 qwen.kvc "Who leads?"
+    refused "the cache needs 1 MiB of the GPU's memory"
     # no driver, no device: nothing to complain about
     for shim in driver=0 devices=0; do
         CAG_SHIM=$shim expect 0 cag-ask -n 3 --device auto llama.kvc "Who leads?"
@@ -173,6 +198,17 @@ END
     CAG_SHIM="devices=3" CAG_DEVICE=cuda:2 \
         expect 0 cag-ask -u -n 1 llama.kvc "Who leads?"
     says "cuda:2 host shim 2"
+}
+
+@test "--max-memory bounds what is taken of the GPU" {
+    expect 71 cag-ask --max-memory 4M llama.kvc "Who leads?"
+    refused "--device cuda: the model with its scratch needs" \
+        "--max-memory leaves 4 MiB of 4 MiB"
+    expect 0 cag-ask -n 2 -u --max-memory 4M --device auto llama.kvc "Who leads?"
+    says "warning: using the CPU, not the GPU: " "--max-memory leaves"
+    counted cag-ask -n 2 --max-memory 200M llama.kvc "Who leads?"
+    expect 71 cag-build --max-memory 4M -m "$MODELS/llama" -o x.kvc kb.md
+    grep -q 'MiB' "$err"
 }
 
 @test "cag-inspect --devices lists what is there" {

@@ -175,8 +175,8 @@ static cag_kvc *write_cache(const cag_session *s, const cag_model *m, int n,
     struct pool *pool = NULL;
     cag_kvc *k = NULL;
 
-    f.shape = (struct kvc_shape){ i->n_layer, i->n_kv_head, i->d_head, 2, n,
-                                  64 };
+    f.shape = (struct kvc_shape){ i->n_layer, i->n_kv_head, i->d_head,
+                                  strcmp(codec, "q8h") == 0 ? 1 : 2, n, 64 };
     fix_init(&f);
     x.shape = f.shape;
     x.s = s;
@@ -267,50 +267,6 @@ static void check_cached(int n, int more, const char *codec)
     mem_free(stepped);
 }
 
-/* Codes of the CPU, expanded on their way to the GPU: as the CPU reads them
- * in place. */
-static void check_coded(int n)
-{
-    const cag_model_info *i = cag_model_get_info(t.m);
-    cag_session *source = mt_session(t.cpu, NULL, n), *a, *b;
-    struct fix f = { .codec = "q8h", .shape = { i->n_layer, i->n_kv_head,
-                                                i->d_head, 1, n, 64 } };
-    struct { struct kvc_shape shape; const cag_session *s; } x = { f.shape,
-                                                                  source };
-    cag_prefix *p = NULL, *q = NULL;
-    struct pool *pool = NULL;
-    const float *want, *got;
-    cag_kvc *k = NULL;
-    struct kvc_desc d;
-
-    OK(session_gather(source, 0, err));
-    OK(cag_session_prefill(source, t.ids, n, NULL, err));
-    OK(session_balance(source, err));
-    fix_init(&f);
-    d = fix_desc(&f);
-    d.chunk = export_chunk;
-    d.ctx = &x;
-    OK(pool_new(&pool, 2, err));
-    OK(kvc_write(t.path, &d, -1, pool, err));
-    OK(cag_kvc_open(t.path, &k, err));
-    OK(cag_prefix_new(t.cpu, k, &p, err));
-    OK(cag_prefix_new(t.gpu, k, &q, err));
-    a = prefilled(t.cpu, p, n, n + N_QUESTION, &want);
-    b = prefilled(t.gpu, q, n, n + N_QUESTION, &got);
-    see(want, got, t.n_vocab, "q8h");
-    OK(cag_session_step(&a, &t.ids[0], 1, &want, err));
-    OK(cag_session_step(&b, &t.ids[0], 1, &got, err));
-    see(want, got, t.n_vocab, "q8h");
-    cag_session_free(a);
-    cag_session_free(b);
-    cag_prefix_free(p);
-    cag_prefix_free(q);
-    cag_kvc_close(k);
-    cag_session_free(source);
-    pool_free(pool);
-    fix_free(&f);
-}
-
 static void cached(void **state)
 {
     static const int length[] = { 1, 64, 130 };
@@ -322,7 +278,47 @@ static void cached(void **state)
         for (int i = 0; i < 3; i++)
             check_cached(length[i], seed == 2 ? 70 : 0,
                          (seed + (unsigned)i) % 2 ? "f16z" : "f16");
-        check_coded(seed == 1 ? 150 : 128);
+    }
+    tear_down();
+    check_median();
+}
+
+/* Codes travel and are expanded on the device: as the CPU, which attends to
+ * them as they are; from the whole cache, and from one cut short. */
+static void codes(void **state)
+{
+    static const int length[] = { 2, 64, 150 };
+    const float *x, *y;
+
+    (void)state;
+    set_up("models/qwen3");
+    for (int i = 0; i < 3; i++) {
+        int n = length[i];
+        cag_session *source = mt_session(t.cpu, NULL, n);
+        cag_prefix *p = NULL, *q = NULL;
+
+        shim_seed((uint64_t)i);
+        OK(session_gather(source, 0, err));
+        OK(cag_session_prefill(source, t.ids, n, NULL, err));
+        OK(session_balance(source, err));
+        cag_kvc *k = write_cache(source, t.m, n, "q8h", t.path);
+        for (int cut = 0; cut < (n > 100 ? 2 : 1); cut++) {
+            int m = n - 70 * cut;
+            OK(prefix_new_part(t.cpu, k, m, &p, err));
+            OK(prefix_new_part(t.gpu, k, m, &q, err));
+            cag_session *a = prefilled(t.cpu, p, m, m + N_QUESTION, &x);
+            cag_session *b = prefilled(t.gpu, q, m, m + N_QUESTION, &y);
+            see(x, y, t.n_vocab, "q8h");
+            OK(cag_session_step(&a, t.ids, 1, &x, err));
+            OK(cag_session_step(&b, t.ids, 1, &y, err));
+            see(x, y, t.n_vocab, "q8h");
+            cag_session_free(a);
+            cag_session_free(b);
+            cag_prefix_free(p);
+            cag_prefix_free(q);
+        }
+        cag_kvc_close(k);
+        cag_session_free(source);
     }
     tear_down();
     check_median();
@@ -781,7 +777,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(models),     cmocka_unit_test(exact),
         cmocka_unit_test(arrival),
-        cmocka_unit_test(cached),     cmocka_unit_test(batch),
+        cmocka_unit_test(cached),     cmocka_unit_test(codes),
+        cmocka_unit_test(batch),
         cmocka_unit_test(greedy),     cmocka_unit_test(overflow),
         cmocka_unit_test(written),    cmocka_unit_test(a_thousand_questions),
         cmocka_unit_test(memory),     cmocka_unit_test(failures),
