@@ -88,6 +88,7 @@ endif
 
 $(B)/obj/%_avx2.o:   ISA = -mavx2 -mfma -mf16c
 $(B)/obj/%_avx512.o: ISA = -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c
+$(B)/obj/%_avx512bf16.o: ISA = -mavx512bf16 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c
 $(B)/obj/%_amx.o: ISA = -mprfchw -mamx-tile -mamx-bf16 -mavx512bf16 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c
 $(B)/obj/kernels/%.o: OPT = -O3
 # no reader of outside bytes is in kernels/, and clang takes minutes for them

@@ -8,9 +8,18 @@
 #include "kernels/kernels.h"
 #include "kernels/ref.h"
 
-/* bf16-tiles */
-void   gemm_tiles_scalar_pack(float *xp, const float *x, size_t ldx,
-                              int n_tok, int d_in, int t0, int t1);
+/* bf16-tiles, bf16-pairs */
+void   gemm_bf16_scalar_pack(float *xp, const float *x, size_t ldx,
+                             int n_tok, int d_in, int t0, int t1);
+void   gemm_pairs_scalar(float *y, size_t ldy, const float *xp, int n_tok,
+                         const struct kmat *w, int row0, int row1,
+                         float *scratch);
+size_t gemm_avx512bf16_pack_size(int n_tok, int d_in);
+void   gemm_avx512bf16_pack(float *xp, const float *x, size_t ldx, int n_tok,
+                            int d_in, int t0, int t1);
+void   gemm_avx512bf16(float *y, size_t ldy, const float *xp, int n_tok,
+                       const struct kmat *w, int row0, int row1,
+                       float *scratch);
 void   gemm_tiles_scalar(float *y, size_t ldy, const float *xp, int n_tok,
                          const struct kmat *w, int row0, int row1,
                          float *scratch);

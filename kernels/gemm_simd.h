@@ -2,6 +2,11 @@
  * gemm_simd.h - the prompt phase's matrix product, in the vectors of
  * simd_<set>.h; included once by gemm_<set>.c, which sets MR, PB and UNPACK.
  *
+ * A unit is an f32, or, where UNIT is 2, a pair of bf16: the weights and
+ * inputs of a lane's next step.  K is counted in units here.  A pair needs
+ * also LOAD_UNITS (n > 0 floats at x to a vector of units, zeros behind) and
+ * MULADD; UNPACK then writes pairs, and zeros behind the last.
+ *
  * A lane is a token and a weight is broadcast, so an output is one fma chain
  * over i whatever the vector width, and a weight row needs no transposition:
  * it is expanded to f32 as it lies.  The activations are transposed instead,
@@ -30,6 +35,12 @@
 
 #include <string.h>
 
+#ifndef UNIT
+#define UNIT 1
+#define LOAD_UNITS(x, n) ((n) >= VW ? v_load(x) : v_load_n(x, n))
+#define MULADD v_fma
+#endif
+
 enum {
     NV = 2,
     GW = NV * VW,
@@ -48,24 +59,32 @@ static int group_width(int n_tok, int g)
     return n_tok - g * GW <= VW ? VW : GW;
 }
 
+static int units(int d_in)
+{
+    return (d_in + UNIT - 1) / UNIT;
+}
+
 static size_t pack_size(int n_tok, int d_in)
 {
-    return (size_t)(n_tok + GW - 1) / GW * GW * (size_t)d_in;
+    return (size_t)(n_tok + GW - 1) / GW * GW * (size_t)units(d_in);
 }
 
 static void pack_group(float *xp, const float *x, size_t ldx, int n_tok,
                        int d_in, int width)
 {
-    for (int i = 0; i < d_in; i += VW) {
-        int n = d_in - i < VW ? d_in - i : VW;
+    int k = units(d_in);
+
+    for (int i = 0; i < k; i += VW) {
+        int n = k - i < VW ? k - i : VW, left = d_in - i * UNIT;
 
         for (int v = 0; v < width; v += VW) {
             VF r[VW];
 
             for (int t = 0; t < VW; t++)
-                r[t] = v + t >= n_tok ? v_zero()
-                     : n == VW ? v_load(x + (size_t)(v + t) * ldx + i)
-                               : v_load_n(x + (size_t)(v + t) * ldx + i, n);
+                r[t] = v + t >= n_tok
+                           ? v_zero()
+                           : LOAD_UNITS(x + (size_t)(v + t) * ldx + i * UNIT,
+                                        left);
             v_transpose(r);
             for (int j = 0; j < n; j++)
                 v_store(xp + (size_t)(i + j) * (size_t)width + v, r[j]);
@@ -77,8 +96,8 @@ static void pack(float *xp, const float *x, size_t ldx, int n_tok, int d_in,
                  int t0, int t1)
 {
     for (int t = t0; t < t1; t += GW)
-        pack_group(xp + (size_t)t * (size_t)d_in, x + (size_t)t * ldx, ldx,
-                   n_tok - t, d_in, group_width(n_tok, t / GW));
+        pack_group(xp + (size_t)t * (size_t)units(d_in),
+                   x + (size_t)t * ldx, ldx, n_tok - t, d_in, group_width(n_tok, t / GW));
 }
 
 /* nr rows x nv vectors of tokens over kc weights; acc rows are nv * VW wide */
@@ -104,7 +123,7 @@ INLINE void micro(float *acc, const float *wp, const float *x, int kc,
 
 #pragma GCC unroll 2
             for (int v = 0; v < nv; v++)
-                c[r][v] = v_fma(a, b[v], c[r][v]);
+                c[r][v] = MULADD(a, b[v], c[r][v]);
         }
     }
 #pragma GCC unroll 16
@@ -214,11 +233,13 @@ static void super_block(const float *xp, int n_tok, const struct kmat *w,
                         float *acc)
 {
     size_t block = (size_t)kt_block_weights(w->type);
+    int n_unit = units(w->d_in);
     int n_row = row1 - row0, n_block = (n_row + MR - 1) / MR;
 
-    for (int k = 0; k < w->d_in; k += KC) {
-        int kc = w->d_in - k < KC ? w->d_in - k : KC;
-        size_t off = (size_t)k / block * kt_block_bytes(w->type);
+    for (int k = 0; k < n_unit; k += KC) {
+        int kc = n_unit - k < KC ? n_unit - k : KC;
+        int left = w->d_in - k * UNIT, n = left < KC * UNIT ? left : KC * UNIT;
+        size_t off = (size_t)(k * UNIT) / block * kt_block_bytes(w->type);
 
         for (int b = 0; b < n_block; b += PB) {
             int end = n_block - b < PB ? n_block : b + PB;
@@ -226,15 +247,15 @@ static void super_block(const float *xp, int n_tok, const struct kmat *w,
 
             for (int r = r0; r < r1; r++)
                 UNPACK(wp + (r - r0) * WS, w->type,
-                       kmat_row(w, row0 + r) + off, kc);
+                       kmat_row(w, row0 + r) + off, n);
             if (end < n_block)
                 fetch_rows(w, row0 + r1,
                            row0 + n_row * (n_block - end < PB ? n_block
                                                               : end + PB) /
                                       n_block,
-                           off, (size_t)kc / block *
+                           off, (size_t)n / block *
                                     kt_block_bytes(w->type));
-            panel(acc, wp, xp, n_tok, w->d_in, k, kc, n_row, n_block, b, end,
+            panel(acc, wp, xp, n_tok, n_unit, k, kc, n_row, n_block, b, end,
                   g0, g1);
         }
     }
@@ -253,7 +274,7 @@ static void gemm(float *y, size_t ldy, const float *xp, int n_tok,
                  const struct kmat *w, int row0, int row1, float *scratch)
 {
     float *wp = scratch, *acc = scratch + PANEL;
-    int n_group = (n_tok + GW - 1) / GW, max = groups_max(w->d_in);
+    int n_group = (n_tok + GW - 1) / GW, max = groups_max(units(w->d_in));
     int n_part = (n_group + max - 1) / max;
 
     for (int p = 0; p < n_part; p++) {

@@ -347,6 +347,11 @@ const struct kernels *kernels_at(int i, bool *usable);
  *   y = addz(y, addz(e, o)), from 0
  * ref: |diff| <= 2^-8 * sum |x * w| + 1e-6 * sqrt(d_in) * sum |x * w|
  *
+ * bf16-pairs, any type: w and x to bf16, filled up with a zero to a multiple
+ * of 2; for each pair, ascending, from 0:
+ *   y = fmaz(x[2i + 1], w[2i + 1], y),  y = fmaz(x[2i], w[2i], y)
+ * ref: as bf16-tiles
+ *
  * u4s8, for Q4_0, Q4_1, Q4_K: per block of 32 of x, amax = max |x|;
  *   s = amax / 127, q[i] = x[i] * (127 / amax) to nearest even;
  *   s = 0, q = 0 where amax < 2^-100; s = NaN, q = 0 where amax is infinite

@@ -1,5 +1,6 @@
 /*
- * gemm_tiles_scalar.c - the order of operations bf16-tiles in portable C.
+ * gemm_bf16_scalar.c - the orders of operations bf16-tiles and bf16-pairs in
+ * portable C.
  *
  * Values in bf16 are kept as the f32 they stand for: a product of two is
  * exact in f32 but for its range, and the chains are fmaf's with denormals
@@ -64,7 +65,7 @@ static float addz(float a, float b)
     return flush(a + b);
 }
 
-void gemm_tiles_scalar_pack(float *xp, const float *x, size_t ldx, int n_tok,
+void gemm_bf16_scalar_pack(float *xp, const float *x, size_t ldx, int n_tok,
                             int d_in, int t0, int t1)
 {
     (void)n_tok;
@@ -74,8 +75,8 @@ void gemm_tiles_scalar_pack(float *xp, const float *x, size_t ldx, int n_tok,
                 round_bf16(x[(size_t)t * ldx + (size_t)i]);
 }
 
-/* y after n <= 32 more inputs */
-static float step(float y, const float *x, const float *w, int n)
+/* y after n <= 32 more inputs: bf16-tiles */
+static float tile_step(float y, const float *x, const float *w, int n)
 {
     float sum[2] = { 0.0f, 0.0f };
 
@@ -85,9 +86,21 @@ static float step(float y, const float *x, const float *w, int n)
     return addz(y, addz(sum[0], sum[1]));
 }
 
-void gemm_tiles_scalar(float *y, size_t ldy, const float *xp, int n_tok,
-                       const struct kmat *w, int row0, int row1,
-                       float *scratch)
+/* y after n <= 32 more inputs: bf16-pairs */
+static float pair_step(float y, const float *x, const float *w, int n)
+{
+    for (int i = 0; i < n; i += 2) {
+        y = i + 1 < n ? fmaz(x[i + 1], w[i + 1], y) : fmaz(0.0f, 0.0f, y);
+        y = fmaz(x[i], w[i], y);
+    }
+    return y;
+}
+
+typedef float step_fn(float y, const float *x, const float *w, int n);
+
+static void multiply(float *y, size_t ldy, const float *xp, int n_tok,
+                     const struct kmat *w, int row0, int row1, float *scratch,
+                     step_fn *step)
 {
     size_t block = (size_t)kt_block_weights(w->type);
 
@@ -113,4 +126,18 @@ void gemm_tiles_scalar(float *y, size_t ldy, const float *xp, int n_tok,
             }
         }
     }
+}
+
+void gemm_tiles_scalar(float *y, size_t ldy, const float *xp, int n_tok,
+                       const struct kmat *w, int row0, int row1,
+                       float *scratch)
+{
+    multiply(y, ldy, xp, n_tok, w, row0, row1, scratch, tile_step);
+}
+
+void gemm_pairs_scalar(float *y, size_t ldy, const float *xp, int n_tok,
+                       const struct kmat *w, int row0, int row1,
+                       float *scratch)
+{
+    multiply(y, ldy, xp, n_tok, w, row0, row1, scratch, pair_step);
 }
