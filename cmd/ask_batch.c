@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "cmd/ask_common.h"
 #include "cmd/ask_lines.h"
@@ -113,6 +114,15 @@ static int run(const struct ask_opts *o, cag_kb *kb, struct batch_io *io)
     return UI_OK;
 }
 
+/* Rows would replace their own questions. */
+static bool same_file(int fd, const char *path)
+{
+    struct stat a, b;
+
+    return fstat(fd, &a) == 0 && stat(path, &b) == 0 && S_ISREG(a.st_mode) &&
+           a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
 int ask_batch(const struct ask_opts *o, cag_kb *kb)
 {
     struct batch_io io = { .rows = NULL };
@@ -121,7 +131,10 @@ int ask_batch(const struct ask_opts *o, cag_kb *kb)
 
     if (ask_lines_open(&io.in, o->batch, &err))
         return ui_error(&err);
-    if (o->output && !o->dry_run &&
+    if (o->output && same_file(io.in.fd, o->output))
+        status = ui_fail(CAG_E_USAGE, o->output,
+                         "the output is what the batch reads");
+    else if (o->output && !o->dry_run &&
         cag_rows_open(o->output, o->resume, &io.rows, &err))
         status = ui_error(&err);
     if (!status)

@@ -290,6 +290,8 @@ int main(int argc, char **argv)
         if (!question && !status && !talk)
             opt_fail("no question: write it after the cache, or pipe it in");
     }
+    if (!status && o.log && cag_check_text_output(o.log, &err))
+        status = ui_error(&err);
     if (!status) {
         ui_catch(true);
         if (cag_kb_open(word[0], &a.kb, &kb, &err))

@@ -383,6 +383,9 @@ CAG_API void       cag_diff_release(cag_diff *d);
 
 /* ------------------------------------------------------------------ files */
 
+/* CAG_E_CREATE when path is a file that holds no text, such as a model or a
+ * cache: a slip of the hand must not cost it. */
+CAG_API cag_status cag_check_text_output(const char *path, cag_error *err);
 /* A whole file ("-" is standard input) as a heap block with a NUL behind it. */
 CAG_API cag_status cag_read_file(const char *path, char **data, size_t *size,
                                  cag_error *err);

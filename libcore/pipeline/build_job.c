@@ -338,6 +338,9 @@ static bool is_input(const struct build_job *j, const char *path,
 {
     struct file_id id, in;
 
+    *what = j->model_path;
+    if (locate_is_file_of(path, j->model_path))
+        return true;
     if (file_stat(path, &id, NULL))
         return false;
     for (int i = 0; i <= j->src.n; i++) {
@@ -353,6 +356,7 @@ static bool is_input(const struct build_job *j, const char *path,
 static cag_status protect(const struct build_job *j, cag_error *err)
 {
     const char *out = j->o->output, *dep = j->o->depfile, *what;
+    cag_status st = CAG_OK;
 
     if (out && is_input(j, out, &what))
         return cag_fail(err, CAG_E_USAGE, out, -1,
@@ -360,12 +364,12 @@ static cag_status protect(const struct build_job *j, cag_error *err)
     if (dep && (is_input(j, dep, &what) || (out && !strcmp(out, dep))))
         return cag_fail(err, CAG_E_USAGE, dep, -1,
                         "the depfile is another file of this build");
-    if (out && !j->o->force) {
-        cag_status st = kvc_check_replace(out, err);
-
-        if (st)
-            return st;
-    }
+    if (dep)
+        st = file_check_text(dep, err);
+    if (!st && out && !j->o->force)
+        st = kvc_check_replace(out, err);
+    if (st)
+        return st;
     return out && j->o->checkpoint ? checkpoint_check_replace(out, err)
                                    : CAG_OK;
 }

@@ -40,3 +40,8 @@ cag_status cag_read_text(const char *path, const char **text, cag_error *err)
     *text = s;
     return CAG_OK;
 }
+
+cag_status cag_check_text_output(const char *path, cag_error *err)
+{
+    return file_check_text(path, err);
+}

@@ -31,6 +31,34 @@ static bool is_model_file(const char *name)
            (n > 23 && !strcmp(name + n - 23, ".safetensors.index.json"));
 }
 
+static bool lies_in(const char *path, const char *dir)
+{
+    char *at = file_dirname(path);
+    struct file_id a, b;
+    bool same = at && file_stat(at, &a, NULL) == CAG_OK &&
+                file_stat(dir, &b, NULL) == CAG_OK && a.dev == b.dev &&
+                a.ino == b.ino;
+
+    mem_free(at);
+    return same;
+}
+
+bool locate_is_file_of(const char *path, const char *model)
+{
+    char *real = file_follow(path);
+    const char *base = strrchr(path, '/');
+    bool yes = false;
+
+    if (file_is_dir(model)) {
+        yes = is_model_file(base ? base + 1 : path) && lies_in(path, model);
+        base = real ? strrchr(real, '/') : NULL;
+        yes = yes || (real && is_model_file(base ? base + 1 : real) &&
+                      lies_in(real, model));
+    }
+    mem_free(real);
+    return yes;
+}
+
 static cag_status add_file(struct locate_files *f, const char *path,
                            const struct fingerprint_memory *mem,
                            cag_error *err)

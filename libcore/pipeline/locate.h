@@ -26,6 +26,9 @@ struct locate_files {
 cag_status locate_model_files(const char *path,
                               const struct fingerprint_memory *mem,
                               struct locate_files *out, cag_error *err);
+/* Would a write to path reach a file of the model directory?  By its name: it
+ * need not be there. */
+bool       locate_is_file_of(const char *path, const char *model);
 void       locate_files_release(struct locate_files *f);
 bool       locate_same_files(const struct locate_files *f, const jv *recorded);
 /* New JSON array, NULL when out of memory. */

@@ -124,8 +124,10 @@ static cag_status find_earlier(cag_rows *r, cag_error *err)
 static cag_status open_file(cag_rows *r, bool resume, cag_error *err)
 {
     struct buf name = BUF_INIT;
-    cag_status st;
+    cag_status st = file_check_text(r->path, err);
 
+    if (st)
+        return st;
     buf_str(&name, r->path);
     buf_str(&name, ".part");
     r->part = buf_detach(&name, NULL);

@@ -188,6 +188,29 @@ cag_status file_stat(const char *path, struct file_id *id, cag_error *err)
     return CAG_OK;
 }
 
+cag_status file_check_text(const char *path, cag_error *err)
+{
+    char head[4096];
+    struct stat s;
+    ssize_t n = 0;
+    int fd;
+
+    if (stat(path, &s) != 0 || !S_ISREG(s.st_mode))
+        return CAG_OK;
+    fd = open_retry(path, O_RDONLY | O_NOCTTY | O_NONBLOCK, 0);
+    if (fd < 0)
+        return CAG_OK;              /* said when it is written */
+    do
+        n = pread(fd, head, sizeof head, 0);
+    while (n < 0 && errno == EINTR);
+    close(fd);
+    if (n <= 0 || !memchr(head, 0, (size_t)n))
+        return CAG_OK;
+    return cag_fail(err, CAG_E_CREATE, path, -1,
+                    "is a file but no text, so nothing is written there; "
+                    "name another one");
+}
+
 bool file_exists(const char *path)
 {
     return access(path, F_OK) == 0;

@@ -40,6 +40,9 @@ cag_status file_read(const char *path, size_t max_bytes, struct buf *b,
 cag_status file_read_fd(int fd, const char *name, size_t max_bytes,
                         struct buf *b, cag_error *err);
 cag_status file_stat(const char *path, struct file_id *id, cag_error *err);
+/* CAG_E_CREATE when path is a regular file that holds no text (a NUL byte near
+ * its begin): a model or a cache that text is about to replace. */
+cag_status file_check_text(const char *path, cag_error *err);
 bool       file_exists(const char *path);
 bool       file_is_dir(const char *path);
 

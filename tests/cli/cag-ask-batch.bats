@@ -272,6 +272,23 @@ setup() {
     steady o | cmp want.jsonl -
 }
 
+@test "an output that is no text, or what the batch reads, is not replaced" {
+    cp rows.jsonl q.jsonl
+    ln -s q.jsonl alias
+    for o in q.jsonl alias; do
+        expect 64 cag-ask --batch q.jsonl -o $o qwen.kvc
+        refused "$o" "the output is what the batch reads"
+    done
+    cmp rows.jsonl q.jsonl
+    cp qwen.kvc c.kvc
+    expect 73 cag-ask --batch q.jsonl -o c.kvc qwen.kvc
+    refused "c.kvc" "is a file but no text"
+    expect 73 cag-ask --log c.kvc qwen.kvc Who?
+    refused "c.kvc" "is a file but no text"
+    cmp c.kvc qwen.kvc
+    [ ! -e c.kvc.part ]
+}
+
 @test "bad rows keep FILE.part; --resume asks only them again" {
     sed '5s/.*/{bad/' rows.jsonl >q.jsonl
     expect 2 cag-ask --batch q.jsonl -o o qwen.kvc

@@ -260,6 +260,21 @@ M
     no_temporary
 }
 
+@test "the model is not replaced, also with -B" {
+    facts 2 >a.md
+    cp -r "$models/qwen3" m
+    cp -r m kept
+    ln -s m/model.safetensors alias
+    for o in m/config.json ./m/../m/model.safetensors alias m/tokenizer.json; do
+        fails 64 "the output is what the build reads" cag-build -q -B -m m -o $o a.md
+        fails 64 "the depfile is another file of this build" cag-build -q -m m -o k.kvc --depfile $o a.md
+    done
+    ok cag-build -q -m m -o m/kb.kvc a.md
+    fails 73 "is a file but no text" cag-build -q -m m -o k.kvc --depfile m/kb.kvc a.md
+    rm m/kb.kvc m/kb.kvc.lock
+    diff -r m kept
+}
+
 @test "--checkpoint replaces no file but its own" {
     facts 4 >a.md
     echo precious >kb.kvc.ckpt
