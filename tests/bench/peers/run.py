@@ -30,6 +30,7 @@ import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+CODECS = ("f16", "f16z", "q8h")
 QUESTION = "Which permissions does the text grant?"
 # name -> (unit, is more better)
 FIGURES = {
@@ -99,10 +100,12 @@ def cag(o, tool):
 def cag_prepare(o, work):
     """Caches, and the ids of prefix and question."""
     kvc = {}
-    for codec in ("f16", "f16z"):
+    for codec in CODECS:
         kvc[codec] = os.path.join(work, codec + ".kvc")
-    command([cag(o, "cag-build"), "-q", "-m", o.model, "-t", str(o.threads),
-             "--codec", "f16", "-o", kvc["f16"]] + o.text)
+    for codec, more in (("f16", []), ("q8h", ["--max-loss", "1"])):
+        command([cag(o, "cag-build"), "-q", "-m", o.model, "-t",
+                 str(o.threads), "--codec", codec, "-o", kvc[codec]] + more +
+                o.text)
     command([cag(o, "cag-build"), "-q", "--recode", "f16z", kvc["f16"], "-o",
              kvc["f16z"]])
     prompt = os.path.join(work, "prompt.txt")
@@ -154,11 +157,15 @@ def cag_first(run, arm, kvc):
              kvc, QUESTION]))
 
 
-def cag_figures(run, arm, kvc):
-    o = run.o
-    r = cag_report(o, "build", kvc)
+def cag_build(run, arm, kvc, precision):
+    r = cag_report(run.o, "build", kvc, "--precision", precision)
     n = [f for f in r["figures"] if f["name"] == "prefill"][0]
     run.add("build", arm, n["context"] / n["median"])
+
+
+def cag_figures(run, arm, kvc):
+    o = run.o
+    r = cag_report(o, "load", kvc)
     run.add("kv_bytes_per_token", arm, figure_of(r, "kv_bytes_per_tok"))
     r = cag_report(o, "decode", kvc, repeat=o.bursts)
     depth = max(f["context"] or 0 for f in r["figures"])
@@ -457,8 +464,10 @@ def options():
 def one_round(run, kvc, prefix, question, work):
     o = run.o
     run.load.append(os.getloadavg()[0])
-    run.try_arm("cag f16", cag_figures, kvc["f16"])
-    for codec in ("f16", "f16z"):
+    run.try_arm("cag f16", cag_build, kvc["f16"], "default")
+    run.try_arm("cag f16 fast", cag_build, kvc["f16"], "fast")
+    for codec in CODECS:
+        run.try_arm("cag " + codec, cag_figures, kvc[codec])
         run.try_arm("cag " + codec, cag_first, kvc[codec])
     if o.llama_bin:
         for spec in o.llama_arms.split(","):
@@ -492,7 +501,7 @@ def main():
         for i in range(o.rounds):
             print(f"round {i + 1} of {o.rounds}", file=sys.stderr)
             one_round(run, kvc, prefix, question, work)
-        for codec in ("f16", "f16z"):
+        for codec in CODECS:
             run.try_arm("cag " + codec, cag_memory, kvc[codec])
         if o.full:
             run.report = json.loads(command(
