@@ -53,7 +53,7 @@ static bool has_avx512_bf16(void)
 
 static bool is_intel(void)
 {
-    uint32_t a, b, c, d;
+    uint32_t a = 0, b = 0, c = 0, d = 0;
 
     return __get_cpuid(0, &a, &b, &c, &d) && b == signature_INTEL_ebx &&
            c == signature_INTEL_ecx && d == signature_INTEL_edx;
