@@ -9,6 +9,9 @@
  * are one float longer than they need be: a column's elements then lie in
  * different banks.
  */
+extern "C" {                              /* q8h_block */
+#include "kernels/kernels.h"
+}
 #include "kernels/cuda.cuh"
 
 #define Q8H_THREADS 256
