@@ -151,7 +151,8 @@ cag_status cag_rows_open(const char *path, bool resume, cag_rows **out,
     cag_rows *r = mem_zalloc(sizeof *r);
     struct stat s;
     bool there = stat(path, &s) == 0;
-    bool device = there && !S_ISREG(s.st_mode);
+    int named = file_named_fd(path);
+    bool device = there && (!S_ISREG(s.st_mode) || named >= 0);
     cag_status st;
 
     if (!r)
@@ -164,7 +165,9 @@ cag_status cag_rows_open(const char *path, bool resume, cag_rows **out,
     } else if (there && S_ISDIR(s.st_mode)) {
         st = cag_fail(err, CAG_E_CREATE, path, -1, "is a directory");
     } else if (device) {
-        r->fd = open(path, O_WRONLY | O_CLOEXEC);
+        /* an open file goes on where it stands, `>> log' is not cut */
+        r->fd = named >= 0 ? fcntl(named, F_DUPFD_CLOEXEC, 0)
+                           : open(path, O_WRONLY | O_CLOEXEC);
         st = r->fd >= 0 ? CAG_OK : cag_fail_sys(err, CAG_E_CREATE, errno,
                                                 path, "cannot open");
     } else {

@@ -6,6 +6,7 @@
  */
 #include "util/file.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -255,7 +256,26 @@ char *file_real_dir(const char *path)
     return at;
 }
 
-char *file_follow(const char *path)
+/* The number of an open file, when path is the name of one. */
+static int fd_of(const char *path)
+{
+    static const char *const dirs[] = { "/proc/self/fd/", "/dev/fd/" };
+
+    for (size_t i = 0; i < sizeof dirs / sizeof dirs[0]; i++) {
+        size_t n = strlen(dirs[i]);
+        char *end;
+
+        if (strncmp(path, dirs[i], n) != 0 || !isdigit((unsigned char)path[n]))
+            continue;
+        long fd = strtol(path + n, &end, 10);
+        if (*end == 0 && fd <= INT_MAX)
+            return (int)fd;
+    }
+    return -1;
+}
+
+/* Follow the links of the last part; stop where *fd, unless NULL, is open. */
+static char *follow(const char *path, int *fd)
 {
     char *at = mem_strdup(path);
 
@@ -263,6 +283,8 @@ char *file_follow(const char *path)
         char link[4096];
         ssize_t n = readlink(at, link, sizeof link - 1);
 
+        if (fd && (*fd = fd_of(at)) >= 0)
+            return at;
         if (n < 0 || (size_t)n == sizeof link - 1)
             return at;
         link[n] = 0;
@@ -273,6 +295,19 @@ char *file_follow(const char *path)
         at = next;
     }
     return at;
+}
+
+char *file_follow(const char *path)
+{
+    return follow(path, NULL);
+}
+
+int file_named_fd(const char *path)
+{
+    int fd = -1;
+
+    mem_free(follow(path, &fd));
+    return fd;
 }
 
 static double now_s(void)

@@ -60,6 +60,8 @@ char *file_relative(const char *path, const char *dir);
 /* The name a write to path reaches: symbolic links in the last part are
  * followed, also to a target that does not exist yet. */
 char *file_follow(const char *path);
+/* N, where path leads to /proc/self/fd/N as /dev/stdout does; else -1. */
+int   file_named_fd(const char *path);
 
 /*
  * A file being written.  The temporary lies in the target's directory; a

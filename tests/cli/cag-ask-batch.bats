@@ -246,6 +246,12 @@ setup() {
     [ ! -c /dev/null ] || cag-ask -q --batch rows.jsonl -o /dev/null qwen.kvc
     [ -c /dev/null ]
     cag-ask -q --batch rows.jsonl -o /dev/stdout qwen.kvc | steady | cmp want.jsonl -
+    # a file that stdout is already writing to is continued, not replaced
+    echo earlier >all.log
+    ln all.log linked
+    cag-ask -q --batch rows.jsonl -o /dev/fd/1 qwen.kvc >>all.log
+    [ "$(head -n 1 linked)" = earlier ]
+    tail -n +2 linked | steady | cmp want.jsonl -
     cag-ask -q --batch rows.jsonl -o - qwen.kvc | steady | cmp want.jsonl -
 }
 
