@@ -369,7 +369,8 @@ cag_status bench_process(struct bench_job *j, const struct bench_case *c,
                             err);
         if (!st && i >= 0) {
             bench_series_add(&s[FIRST], p.first_s);
-            last = p;
+            if (p.has_memory)      /* a short answer may end before the look */
+                last = p;
         }
         if (!st && i >= 0)
             st = o->process(o->process_ctx, c->path, j->model, q, true, &p,

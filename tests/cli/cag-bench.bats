@@ -7,7 +7,7 @@ load ask_helper
 
 setup_file() {
     ask_setup_file
-    cag-bench run -q -r 2 --warmup 0 -n 3 --batch 2 --tmp-dir "$work" \
+    cag-bench run -q -r 2 --warmup 0 -n 24 --batch 2 --tmp-dir "$work" \
         --export-json report.json -o jsonl qwen.kvc >figures.jsonl
     write_report old.json 1 100 0.5
 }
@@ -59,7 +59,7 @@ figure() { jq -se --arg n "$1" "map(select(.name == \$n)) | $2" figures.jsonl; }
     [ "$sha" = "$(cag-inspect --json qwen.kvc | jq -r '.. | .weights_sha256? // empty' | head -n 1)" ]
     [ "$(jq -r .facts.content_id report.json)" = "$(cag-inspect --digest qwen.kvc | cut -c1-64)" ]
     jq -e '.facts.codec == "f16z" and .facts.repeat == "2" and
-        .facts.generated == "3"' report.json
+        .facts.generated == "24"' report.json
 }
 
 @test "nothing is left in the temporary directory, and the cache is unchanged" {
