@@ -165,7 +165,8 @@ static cag_status try_form(const struct cutter *c, enum shape shape, int form,
     cag_status st = render(c, m, true, think, &p->text, err);
     if (st != CAG_OK)
         return st;
-    const char *s = p->text.data, *end = s + p->text.size;
+    const char *s = p->text.data ? p->text.data : "";
+    const char *end = s + p->text.size;
     const char *body = find(s, p->text.size, BODY_MARK);
     if (!body)
         return unfit(c, err, "the template drops the message that holds the "

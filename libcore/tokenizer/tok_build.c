@@ -205,9 +205,9 @@ cag_status tok_build_added(struct tok_build *b, int64_t id, const char *s,
             return cag_fail_nomem(err, "added token");
         }
         same = t->size == plain.size &&
-               memcmp(b->bytes.data + t->off, plain.data, plain.size) == 0;
+               memcmp(tok_build_bytes(b, t), plain.data, plain.size) == 0;
         if (!same)
-            same = t->size == n && memcmp(b->bytes.data + t->off, s, n) == 0;
+            same = t->size == n && memcmp(tok_build_bytes(b, t), s, n) == 0;
         buf_free(&plain);
         if (!same)
             return cag_fail(err, CAG_E_FORMAT, b->file, -1,
@@ -224,7 +224,7 @@ cag_status tok_build_added(struct tok_build *b, int64_t id, const char *s,
     /* matched literally, so stored literally; a model token that is spelled
      * otherwise can then no longer be the result of a lookup by its text */
     if (!(t->flags & TOK_SET) || t->size != n ||
-        memcmp(b->bytes.data + t->off, s, n) != 0) {
+        memcmp(tok_build_bytes(b, t), s, n) != 0) {
         t->off = (uint32_t)b->bytes.size;
         t->size = (uint32_t)n;
         t->flags = 0;
@@ -239,7 +239,7 @@ static bool text_is(const struct tok_build *b, uint32_t id, const char *s,
                     size_t n)
 {
     const struct tok_build_token *t = &b->token[id];
-    return t->size == n && memcmp(b->bytes.data + t->off, s, n) == 0;
+    return t->size == n && memcmp(tok_build_bytes(b, t), s, n) == 0;
 }
 
 /* Merging works on tokens that the model spells and text can produce. */
@@ -259,7 +259,7 @@ static bool can_find(const struct tok_build *b, uint32_t id)
         return false;
     if (!(t->flags & TOK_ADDED))
         return true;
-    return utf8_decode(b->bytes.data + t->off, t->size, &cp) == (int)t->size;
+    return utf8_decode(tok_build_bytes(b, t), t->size, &cp) == (int)t->size;
 }
 
 cag_status tok_build_index(struct tok_build *b, cag_error *err)
@@ -271,7 +271,7 @@ cag_status tok_build_index(struct tok_build *b, cag_error *err)
     memset(b->slot, 0xff, b->n_slot * sizeof *b->slot);
     for (uint32_t id = 0; id < b->n_token; id++) {
         const struct tok_build_token *t = &b->token[id];
-        const char *s = b->bytes.data + t->off;
+        const char *s = tok_build_bytes(b, t);
         if (!can_merge(t) || tok_build_find(b, s, t->size) >= 0)
             continue;
         size_t i = xxh3_64(s, t->size) % b->n_slot;
@@ -323,9 +323,10 @@ cag_status tok_build_merge(struct tok_build *b, const char *left, size_t nl,
         st = cag_fail_nomem(err, "merges");
         goto out;
     }
-    l = ok ? tok_build_find(b, text.data, cut) : -1;
-    r = ok ? tok_build_find(b, text.data + cut, text.size - cut) : -1;
-    whole = ok ? tok_build_find(b, text.data, text.size) : -1;
+    const char *s = text.data ? text.data : "";   /* both parts empty */
+    l = ok ? tok_build_find(b, s, cut) : -1;
+    r = ok ? tok_build_find(b, s + cut, text.size - cut) : -1;
+    whole = ok ? tok_build_find(b, s, text.size) : -1;
     if (l < 0 || r < 0 || whole < 0)
         st = cag_fail(err, CAG_E_FORMAT, b->file, -1,
                       "merge %zu (\"%.*s\" + \"%.*s\") has no token in the "
@@ -356,7 +357,7 @@ static cag_status merges_into(struct tok_build *b, uint32_t id, uint32_t rank,
                               cag_error *err)
 {
     const struct tok_build_token *t = &b->token[id];
-    const char *s = b->bytes.data + t->off;
+    const char *s = tok_build_bytes(b, t);
     cag_status st = CAG_OK;
 
     for (size_t i = 1; !st && i < t->size; i++) {
@@ -454,7 +455,7 @@ static bool can_cut_words(const struct tok_build *b)
         return false;
     for (uint32_t id = 0; id < b->n_token; id++) {
         const struct tok_build_token *t = &b->token[id];
-        const char *s = b->bytes.data + t->off;
+        const char *s = tok_build_bytes(b, t);
         if (!can_merge(t))
             continue;
         for (size_t i = 1; i < t->size; i++)
@@ -503,7 +504,7 @@ static cag_status make_tables(const struct tok_build *b, struct tables *x,
     memset(x->merge, 0xff, (size_t)x->merge_slots * 16);
     for (uint32_t id = 0; id < b->n_token; id++) {
         const struct tok_build_token *t = &b->token[id];
-        const char *s = b->bytes.data + t->off;
+        const char *s = tok_build_bytes(b, t);
         if (can_find(b, id) && tok_build_find(b, s, t->size) == (int32_t)id)
             x->vocab_probe = hash_put(x->vocab, x->vocab_slots, 1,
                                       (uint32_t)(xxh3_64(s, t->size) >> 32),
@@ -544,7 +545,7 @@ static void put_bytes_table(const struct tok_build *b, struct buf *out)
     if (b->flags & TOK_F_BYTE_FALLBACK)
         for (uint32_t id = 0; id < b->n_token; id++)
             if (b->token[id].flags & TOK_BYTE)
-                byte[(unsigned char)b->bytes.data[b->token[id].off]] =
+                byte[(unsigned char)*tok_build_bytes(b, &b->token[id])] =
                     (int32_t)id;
     for (int c = 0; c < 256; c++)
         put32(out, (uint32_t)byte[c]);
@@ -566,7 +567,7 @@ static void put_section(const struct tok_build *b, const struct tables *x,
         break;
     case TOK_S_BYTES:
         for (size_t i = 0; i < b->n_token; i++)
-            buf_add(out, b->bytes.data + b->token[i].off, b->token[i].size);
+            buf_add(out, tok_build_bytes(b, &b->token[i]), b->token[i].size);
         break;
     case TOK_S_VOCAB:
         put_words(out, x->vocab, x->vocab_slots);

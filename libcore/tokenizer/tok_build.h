@@ -35,6 +35,13 @@ struct tok_build {
     int16_t                 letter[512];   /* byte-level letter -> byte    */
 };
 
+/* The bytes of a token; never NULL, also where all tokens are empty. */
+static inline const char *tok_build_bytes(const struct tok_build *b,
+                                          const struct tok_build_token *t)
+{
+    return b->bytes.data ? b->bytes.data + t->off : "";
+}
+
 void tok_build_init(struct tok_build *b, const char *file);
 void tok_build_release(struct tok_build *b);
 

@@ -420,7 +420,7 @@ static int32_t find_text(const struct load *l, const char *s)
     size_t n = strlen(s);
     for (size_t i = 0; i < b->n_added; i++) {
         const struct tok_build_token *t = &b->token[b->added[i].id];
-        if (t->size == n && memcmp(b->bytes.data + t->off, s, n) == 0)
+        if (t->size == n && memcmp(tok_build_bytes(b, t), s, n) == 0)
             return (int32_t)b->added[i].id;
     }
     return tok_build_find(b, s, n);
