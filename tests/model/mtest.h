@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cag/session.h>
 
@@ -65,6 +67,24 @@ static inline cag_session *mt_session(cag_engine *e, cag_prefix *p,
 
     OK(cag_session_new(e, p, max_tok, &s, err));
     return s;
+}
+
+/* What process pid writes to fd: exactly want bytes, and it ends well.  fd is
+ * closed. */
+static inline void mt_from_child(pid_t pid, int fd, void *out, size_t want)
+{
+    size_t got = 0;
+    int status;
+
+    for (ssize_t r; got < want; got += (size_t)r) {
+        r = read(fd, (char *)out + got, want - got);
+        if (r <= 0)
+            break;
+    }
+    close(fd);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    assert_int_equal(got, want);
 }
 
 static inline int mt_vocab(const cag_model *m)

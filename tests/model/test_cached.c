@@ -353,8 +353,8 @@ static void part(void **state)
 static void child_logits(const char *name, const char *model, float *out,
                          int n_vocab)
 {
-    int fd[2], status;
-    size_t want = (size_t)n_vocab * N_OUT * sizeof *out, got = 0;
+    int fd[2];
+    size_t want = (size_t)n_vocab * N_OUT * sizeof *out;
 
     assert_int_equal(pipe(fd), 0);
     pid_t pid = fork();
@@ -376,15 +376,7 @@ static void child_logits(const char *name, const char *model, float *out,
         _exit(ok ? 0 : 1);
     }
     close(fd[1]);
-    for (ssize_t r; got < want; got += (size_t)r) {
-        r = read(fd[0], (char *)out + got, want - got);
-        if (r <= 0)
-            break;
-    }
-    close(fd[0]);
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    assert_int_equal(got, want);
+    mt_from_child(pid, fd[0], out, want);
 }
 
 static void kernel_sets(void **state)

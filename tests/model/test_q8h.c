@@ -13,7 +13,6 @@
 #include "mtest.h"
 
 #include <math.h>
-#include <sys/wait.h>
 
 #include "engine/kv_q8h.h"
 #include "engine/session.h"
@@ -374,8 +373,7 @@ static void questions(void **state)
 static void child(const char *name, const char *model, uint8_t *out,
                   size_t want)
 {
-    int fd[2], status;
-    size_t got = 0;
+    int fd[2];
     pid_t pid;
 
     assert_int_equal(pipe(fd), 0);
@@ -414,15 +412,7 @@ static void child(const char *name, const char *model, uint8_t *out,
         _exit(ok ? 0 : 1);
     }
     close(fd[1]);
-    for (ssize_t r; got < want; got += (size_t)r) {
-        r = read(fd[0], out + got, want - got);
-        if (r <= 0)
-            break;
-    }
-    close(fd[0]);
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    assert_int_equal(got, want);
+    mt_from_child(pid, fd[0], out, want);
 }
 
 static void kernel_sets(void **state)
