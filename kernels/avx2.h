@@ -13,6 +13,7 @@
 /* out [n] = n weights of any type from p on; n a multiple of its block */
 void   unpack_avx2(float *out, int type, const uint8_t *p, int n);
 void   dequant_avx2(float *out, const struct kmat *w, int r);
+int    gemm_avx2_part(int n_tok, int d_in);
 size_t gemm_avx2_pack_size(int n_tok, int d_in);
 void   gemm_avx2_pack(float *xp, const float *x, size_t ldx, int n_tok,
                      int d_in, int t0, int t1);

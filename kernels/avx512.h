@@ -9,6 +9,7 @@
 
 void   unpack_avx512(float *out, int type, const uint8_t *p, int n);
 void   dequant_avx512(float *out, const struct kmat *w, int r);
+int    gemm_avx512_part(int n_tok, int d_in);
 size_t gemm_avx512_pack_size(int n_tok, int d_in);
 void   gemm_avx512_pack(float *xp, const float *x, size_t ldx, int n_tok,
                      int d_in, int t0, int t1);

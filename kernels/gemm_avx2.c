@@ -13,6 +13,11 @@
 #define UNPACK unpack_avx2
 #include "kernels/gemm_simd.h"
 
+int gemm_avx2_part(int n_tok, int d_in)
+{
+    return part_of(n_tok, d_in);
+}
+
 size_t gemm_avx2_pack_size(int n_tok, int d_in)
 {
     return pack_size(n_tok, d_in);

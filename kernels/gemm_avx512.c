@@ -14,6 +14,11 @@
 #define UNPACK unpack_avx512
 #include "kernels/gemm_simd.h"
 
+int gemm_avx512_part(int n_tok, int d_in)
+{
+    return part_of(n_tok, d_in);
+}
+
 size_t gemm_avx512_pack_size(int n_tok, int d_in)
 {
     return pack_size(n_tok, d_in);

@@ -261,25 +261,25 @@ static void super_block(const float *xp, int n_tok, const struct kmat *w,
     }
 }
 
-/* groups of tokens that are computed together */
-static int groups_max(int d_in)
+/* Tokens that are computed together: whole groups, about equal parts. */
+static int part_of(int n_tok, int d_in)
 {
-    int n = X_BYTES / (GW * (int)sizeof(float)) / d_in;
+    int fit = X_BYTES / (GW * (int)sizeof(float)) / units(d_in);
+    int max = fit < TOK_MIN / GW   ? TOK_MIN / GW
+              : fit > TOK_MAX / GW ? TOK_MAX / GW : fit;
+    int n_group = (n_tok + GW - 1) / GW, n_part = (n_group + max - 1) / max;
 
-    return n < TOK_MIN / GW ? TOK_MIN / GW
-         : n > TOK_MAX / GW ? TOK_MAX / GW : n;
+    return (n_group + n_part - 1) / n_part * GW;
 }
 
 static void gemm(float *y, size_t ldy, const float *xp, int n_tok,
                  const struct kmat *w, int row0, int row1, float *scratch)
 {
     float *wp = scratch, *acc = scratch + PANEL;
-    int n_group = (n_tok + GW - 1) / GW, max = groups_max(units(w->d_in));
-    int n_part = (n_group + max - 1) / max;
+    int n_group = (n_tok + GW - 1) / GW, part = part_of(n_tok, w->d_in) / GW;
 
-    for (int p = 0; p < n_part; p++) {
-        int g0 = (int)((int64_t)n_group * p / n_part);
-        int g1 = (int)((int64_t)n_group * (p + 1) / n_part);
+    for (int g0 = 0; g0 < n_group; g0 += part) {
+        int g1 = n_group - g0 < part ? n_group : g0 + part;
         int rows = ACC_MAX / ((g1 - g0) * GW) / MR * MR;
 
         for (int r = row0; r < row1; r += rows) {

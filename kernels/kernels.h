@@ -207,10 +207,15 @@ struct kernels {
      * gemm_pack lays tokens [t0, t1) of x out for gemm (t0 a multiple of
      * gemm_mr; threads pack disjoint ranges); xp holds
      * gemm_pack_size(n_tok, d_in) floats, 64-byte aligned.  gemm computes
-     * rows [row0, row1) for all n_tok tokens.
+     * rows [row0, row1) for all n_tok tokens; those from token t on, t a
+     * multiple of gemm_mr, are a product of their own, whose xp begins
+     * gemm_pack_size(t, d_in) floats in.  gemm_part, also such a multiple,
+     * says how many tokens' inputs stay in a core's cache: who computes many
+     * rows for so many tokens, then for the next, reads the inputs once.
      * ref: |diff| <= 1e-6 * sqrt(d_in) * sum |x * w|
      */
     int    gemm_mr;
+    int    (*gemm_part)(int n_tok, int d_in);
     size_t (*gemm_pack_size)(int n_tok, int d_in);
     void   (*gemm_pack)(float *xp, const float *x, size_t ldx, int n_tok,
                         int d_in, int t0, int t1);

@@ -11,6 +11,7 @@
 #include "kernels/kernels.h"
 
 void   dequant_ref(float *out, const struct kmat *w, int r);
+int    gemm_ref_part(int n_tok, int d_in);
 size_t gemm_ref_pack_size(int n_tok, int d_in);
 void   gemm_ref_pack(float *xp, const float *x, size_t ldx, int n_tok,
                      int d_in, int t0, int t1);

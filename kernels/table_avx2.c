@@ -8,6 +8,7 @@ const struct kernels kernels_avx2 = {
     .numerics = "f32-lanes.1",
     .dequant_row = dequant_avx2,
     .gemm_mr = 16,
+    .gemm_part = gemm_avx2_part,
     .gemm_pack_size = gemm_avx2_pack_size,
     .gemm_pack = gemm_avx2_pack,
     .gemm = gemm_avx2,

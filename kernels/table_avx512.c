@@ -8,6 +8,7 @@ const struct kernels kernels_avx512 = {
     .numerics = "f32-lanes.1",
     .dequant_row = dequant_avx512,
     .gemm_mr = 32,
+    .gemm_part = gemm_avx512_part,
     .gemm_pack_size = gemm_avx512_pack_size,
     .gemm_pack = gemm_avx512_pack,
     .gemm = gemm_avx512,

@@ -8,6 +8,7 @@ const struct kernels kernels_scalar = {
     .numerics = "f32-lanes.1",
     .dequant_row = dequant_ref,
     .gemm_mr = 1,
+    .gemm_part = gemm_ref_part,
     .gemm_pack_size = gemm_ref_pack_size,
     .gemm_pack = gemm_ref_pack,
     .gemm = gemm_scalar,

@@ -71,7 +71,18 @@ struct product {
     bool           swiglu;     /* mats are gate and up; gate = silu(g) * u */
     bool           rows;       /* row kernels, not gemm */
     int            n_wanted;   /* the head: rows whose logits are wanted */
+    int            part, n_part;    /* tokens of a part */
+    int            n_piece, n_piece_last; /* of the weight rows, in a part */
 };
+
+/* GEMM_ROW_GRID weight rows are a unit; MAX_UNITS at most go to a thread at
+ * a time. */
+enum { MAX_UNITS = 8 };
+
+static int clamp(int n, int lo, int hi)
+{
+    return n < lo ? lo : n > hi ? hi : n;
+}
 
 static int units_of(int n_out)
 {
@@ -167,45 +178,44 @@ static void product_encode(const struct product *pr, int t0, int t1)
     }
 }
 
-/* Rows [row0, row1) of one matrix for all active tokens. */
+/* Rows [row0, row1) of one matrix for tokens [t0, t1), counted from r0. */
 static void multiply(const struct product *pr, const struct out_mat *m,
-                     int thread, int row0, int row1)
+                     int thread, int t0, int t1, int row0, int row1)
 {
     const struct cpu *c = pr->p->c;
-    int n = pr->p->n_row - pr->p->r0;
-    float *y = m->y + (size_t)pr->p->r0 * m->ld;
+    float *y = m->y + (size_t)(pr->p->r0 + t0) * m->ld;
 
-    if (!pr->rows && is_fast(c, m)) {
-        c->fast->gemm(y, m->ld, c->packed_fast, n, &m->w, row0, row1,
-                      c->thread[thread].gemm);
-        return;
+    if (pr->rows) {
+        for (int t = t0; t < t1; t += ROWS_MAX, y += ROWS_MAX * m->ld)
+            c->k->rows(y, m->ld, m->xq + (size_t)t * m->xq_stride,
+                       m->xq_stride, t1 - t < ROWS_MAX ? t1 - t : ROWS_MAX,
+                       &m->w, row0, row1, c->exact);
+    } else if (is_fast(c, m)) {
+        c->fast->gemm(y, m->ld,
+                      c->packed_fast + c->fast->gemm_pack_size(t0, pr->d_in),
+                      t1 - t0, &m->w, row0, row1, c->thread[thread].gemm);
+    } else {
+        c->k->gemm(y, m->ld, c->packed + c->k->gemm_pack_size(t0, pr->d_in),
+                   t1 - t0, &m->w, row0, row1, c->thread[thread].gemm);
     }
-    if (!pr->rows) {
-        c->k->gemm(y, m->ld, c->packed, n, &m->w, row0, row1,
-                   c->thread[thread].gemm);
-        return;
-    }
-    for (int t = 0; t < n; t += ROWS_MAX)
-        c->k->rows(y + (size_t)t * m->ld, m->ld,
-                   m->xq + (size_t)t * m->xq_stride, m->xq_stride,
-                   n - t < ROWS_MAX ? n - t : ROWS_MAX, &m->w, row0, row1,
-                   c->exact);
 }
 
-static void swiglu_slice(const struct product *pr, int row0, int row1)
+static void swiglu_slice(const struct product *pr, int t0, int t1, int row0,
+                         int row1)
 {
     const struct cpu *c = pr->p->c;
 
-    for (int t = pr->p->r0; t < pr->p->n_row; t++) {
+    for (int t = pr->p->r0 + t0; t < pr->p->r0 + t1; t++) {
         float *g = pr->mat[0].y + (size_t)t * pr->mat[0].ld + row0;
         const float *u = pr->mat[1].y + (size_t)t * pr->mat[1].ld + row0;
         c->k->swiglu(g, g, u, (size_t)(row1 - row0));
     }
 }
 
-static void product_range(void *ctx, int thread, int64_t begin, int64_t end)
+/* Units [begin, end) of the list of weight rows for tokens [t0, t1). */
+static void product_units(const struct product *pr, int thread, int t0,
+                          int t1, int64_t begin, int64_t end)
 {
-    const struct product *pr = ctx;
     int64_t base = 0;
 
     for (int i = 0; i < pr->n_mat; i++) {
@@ -222,26 +232,66 @@ static void product_range(void *ctx, int thread, int64_t begin, int64_t end)
             int row1 = (int)e * GEMM_ROW_GRID;
             if (row1 > m->w.n_out)
                 row1 = m->w.n_out;
-            multiply(pr, m, thread, row0, row1);
+            multiply(pr, m, thread, t0, t1, row0, row1);
             if (pr->swiglu && i == 1)
-                swiglu_slice(pr, row0, row1);
+                swiglu_slice(pr, t0, t1, row0, row1);
         }
         base += n;
     }
 }
 
-static void product_run(struct product *pr)
+static int64_t product_total(const struct product *pr)
 {
-    struct pool *pool = pr->p->c->pool;
     int64_t n = 0;
 
     for (int i = 0; i < pr->n_mat && (i == 0 || !pr->swiglu); i++)
         n += units_of(pr->mat[i].w.n_out);
-    /* large enough that an input stays in cache over several weight rows,
-     * small enough that threads finish together */
-    int64_t grain = n / (4 * pool_size(pool));
-    pool_run(pool, product_range, pr, n,
-             grain < 1 ? 1 : grain > 8 ? 8 : grain);
+    return n;
+}
+
+/* Item i: a piece of the weight rows for a part of the tokens. */
+static void product_range(void *ctx, int thread, int64_t begin, int64_t end)
+{
+    const struct product *pr = ctx;
+    int n_tok = pr->p->n_row - pr->p->r0;
+    int64_t total = product_total(pr);
+
+    for (int64_t i = begin; i < end; i++) {
+        int64_t before = (int64_t)(pr->n_part - 1) * pr->n_piece;
+        bool last = i >= before;
+        int t0 = (last ? pr->n_part - 1 : (int)(i / pr->n_piece)) * pr->part;
+        int64_t n = last ? pr->n_piece_last : pr->n_piece;
+        int64_t piece = last ? i - before : i % n;
+
+        product_units(pr, thread, t0,
+                      n_tok - t0 < pr->part ? n_tok : t0 + pr->part,
+                      total * piece / n, total * (piece + 1) / n);
+    }
+}
+
+/*
+ * Parts of the tokens one after the other, so that a part's inputs stay in
+ * the cores' caches over all weight rows.  These are handed out in pieces:
+ * large, so that a panel is used well (an input, in a step), and of the last
+ * part small, so that threads finish together.
+ */
+static void product_run(struct product *pr)
+{
+    const struct cpu *c = pr->p->c;
+    int n_tok = pr->p->n_row - pr->p->r0, n_thread = pool_size(c->pool);
+    int units = (int)product_total(pr);
+    int least = (units + MAX_UNITS - 1) / MAX_UNITS;
+
+    pr->part = n_tok;
+    if (!pr->rows && !is_fast(c, &pr->mat[0]))
+        pr->part = c->k->gemm_part(n_tok, pr->d_in);
+    pr->n_part = (n_tok + pr->part - 1) / pr->part;
+    pr->n_piece = clamp(4 * n_thread / pr->n_part, least, units);
+    pr->n_piece_last = clamp(8 * n_thread, pr->n_piece, units);
+    if (pr->rows)
+        pr->n_piece_last = pr->n_piece;
+    pool_run(c->pool, product_range, pr,
+             (int64_t)(pr->n_part - 1) * pr->n_piece + pr->n_piece_last, 1);
 }
 
 /* ------------------------------------------------------- per-row stages */
@@ -393,12 +443,13 @@ static void rotate_range(void *ctx, int thread, int64_t begin, int64_t end)
         rotate_row(ctx, (int)t);
 }
 
+/* A prompt's rows in pieces of a tile: 16 positions share K's cache lines. */
 static void run_rows(struct pass *p, pool_fn *fn)
 {
     if (p->n_row < PARALLEL_ROWS)
         fn(p, 0, 0, p->n_row);
     else
-        pool_run(p->c->pool, fn, p, p->n_row, 8);
+        pool_run(p->c->pool, fn, p, p->n_row, p->prompt ? KV_TILE : 8);
 }
 
 /* A build with codec q8h wants to know the spread of the last queries. */

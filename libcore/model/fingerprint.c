@@ -385,7 +385,7 @@ cag_status fingerprint_model(const cag_model *m,
                              const struct fingerprint_memory *mem,
                              struct model_fingerprint *out, cag_error *err)
 {
-    struct fingerprint_memory own = { NULL };
+    struct fingerprint_memory own = { .dir = NULL };
     struct model_fingerprint got;
     struct sha256 h = { NULL };
     cag_status st;

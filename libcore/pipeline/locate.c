@@ -97,7 +97,7 @@ cag_status locate_model_files(const char *path,
                               const struct fingerprint_memory *mem,
                               struct locate_files *out, cag_error *err)
 {
-    struct fingerprint_memory own = { NULL };
+    struct fingerprint_memory own = { .dir = NULL };
     struct locate_files f = { NULL, 0 };
     cag_status st = CAG_OK;
     struct dirent *e;

@@ -42,7 +42,8 @@ static int vectors_of(const struct kernels_fast *s,
     return n;
 }
 
-/* y [n_tok, w->n_out], rows in ranges that end at the given border. */
+/* y [n_tok, w->n_out], rows in ranges that end at the given border, those
+ * behind it in two parts of the tokens. */
 static void run(const struct kernels_fast *f, float *y, const float *x,
                 size_t ldx, int n_tok, const struct kmat *w, int border)
 {
@@ -52,7 +53,11 @@ static void run(const struct kernels_fast *f, float *y, const float *x,
 
     f->gemm_pack(xp, x, ldx, n_tok, w->d_in, half, n_tok);
     f->gemm_pack(xp, x, ldx, n_tok, w->d_in, 0, half);
-    f->gemm(y, (size_t)w->n_out, xp, n_tok, w, border, w->n_out, scratch);
+    f->gemm(y + (size_t)half * (size_t)w->n_out, (size_t)w->n_out,
+            xp + f->gemm_pack_size(half, w->d_in), n_tok - half, w, border,
+            w->n_out, scratch);
+    if (half > 0)
+        f->gemm(y, (size_t)w->n_out, xp, half, w, border, w->n_out, scratch);
     f->gemm(y, (size_t)w->n_out, xp, n_tok, w, 0, border, scratch);
     free(xp);
     free(scratch);

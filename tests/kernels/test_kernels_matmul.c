@@ -15,7 +15,8 @@ static int round_in(int type, int d_in)
     return (d_in + b - 1) / b * b;
 }
 
-/* y [n_tok, w->n_out], rows in ranges that end at the given border. */
+/* y [n_tok, w->n_out], rows in ranges that end at the given border, those
+ * behind it in two parts of the tokens. */
 static void run_gemm(const struct kernels *k, float *y, const float *x,
                      size_t ldx, int n_tok, const struct kmat *w, int border)
 {
@@ -25,7 +26,11 @@ static void run_gemm(const struct kernels *k, float *y, const float *x,
 
     k->gemm_pack(xp, x, ldx, n_tok, w->d_in, half, n_tok);
     k->gemm_pack(xp, x, ldx, n_tok, w->d_in, 0, half);
-    k->gemm(y, (size_t)w->n_out, xp, n_tok, w, border, w->n_out, scratch);
+    k->gemm(y + (size_t)half * (size_t)w->n_out, (size_t)w->n_out,
+            xp + k->gemm_pack_size(half, w->d_in), n_tok - half, w, border,
+            w->n_out, scratch);
+    if (half > 0)
+        k->gemm(y, (size_t)w->n_out, xp, half, w, border, w->n_out, scratch);
     k->gemm(y, (size_t)w->n_out, xp, n_tok, w, 0, border, scratch);
     free(xp);
     free(scratch);
