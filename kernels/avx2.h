@@ -19,6 +19,9 @@ void   gemm_avx2_pack(float *xp, const float *x, size_t ldx, int n_tok,
                      int d_in, int t0, int t1);
 void   gemm_avx2(float *y, size_t ldy, const float *xp, int n_tok,
                 const struct kmat *w, int row0, int row1, float *scratch);
+void   gemm_avx2_gated(float *gp, const float *xp, int n_tok,
+                       const struct kmat *gate, const struct kmat *up,
+                       int row0, int row1, float *scratch);
 size_t rows_avx2_x_size(int type, int d_in, bool exact);
 void   rows_avx2_x(void *xq, const float *x, int type, int d_in, bool exact);
 void   rows_avx2(float *y, size_t ldy, const void *xq, size_t xq_stride,

@@ -11,6 +11,7 @@
 #define MR 6
 #define PB 4
 #define UNPACK unpack_avx2
+#define SWIGLU swiglu_avx2
 #include "kernels/gemm_simd.h"
 
 int gemm_avx2_part(int n_tok, int d_in)
@@ -33,4 +34,11 @@ void gemm_avx2(float *y, size_t ldy, const float *xp, int n_tok,
                const struct kmat *w, int row0, int row1, float *scratch)
 {
     gemm(y, ldy, xp, n_tok, w, row0, row1, scratch);
+}
+
+void gemm_avx2_gated(float *gp, const float *xp, int n_tok,
+                     const struct kmat *gate, const struct kmat *up, int row0,
+                     int row1, float *scratch)
+{
+    gated(gp, xp, n_tok, gate, up, row0, row1, scratch);
 }

@@ -12,6 +12,7 @@
 #define MR 14
 #define PB 2
 #define UNPACK unpack_avx512
+#define SWIGLU swiglu_avx512
 #include "kernels/gemm_simd.h"
 
 int gemm_avx512_part(int n_tok, int d_in)
@@ -34,4 +35,11 @@ void gemm_avx512(float *y, size_t ldy, const float *xp, int n_tok,
                const struct kmat *w, int row0, int row1, float *scratch)
 {
     gemm(y, ldy, xp, n_tok, w, row0, row1, scratch);
+}
+
+void gemm_avx512_gated(float *gp, const float *xp, int n_tok,
+                       const struct kmat *gate, const struct kmat *up, int row0,
+                       int row1, float *scratch)
+{
+    gated(gp, xp, n_tok, gate, up, row0, row1, scratch);
 }

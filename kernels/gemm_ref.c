@@ -62,6 +62,20 @@ void gemm_ref(float *y, size_t ldy, const float *xp, int n_tok,
                 (float)dot(xp + (size_t)t * (size_t)w->d_in, w, r);
 }
 
+void gemm_ref_gated(float *gp, const float *xp, int n_tok,
+                    const struct kmat *gate, const struct kmat *up, int row0,
+                    int row1, float *scratch)
+{
+    (void)scratch;
+    for (int t = 0; t < n_tok; t++)
+        for (int r = row0; r < row1; r++) {
+            const float *x = xp + (size_t)t * (size_t)gate->d_in;
+            float g = (float)dot(x, gate, r), u = (float)dot(x, up, r);
+
+            swiglu_ref(gp + (size_t)t * (size_t)gate->n_out + r, &g, &u, 1);
+        }
+}
+
 size_t rows_ref_x_size(int type, int d_in, bool exact)
 {
     (void)type;

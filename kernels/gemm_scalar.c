@@ -4,31 +4,62 @@
 #include "kernels/quant.h"
 #include "kernels/scalar.h"
 
-enum { CHUNK = 256 };   /* weights expanded at a time: a block of any type */
+enum {
+    CHUNK = 256,                    /* weights expanded at a time: a block of
+                                       any type */
+    TOK_MAX = GEMM_SCRATCH - CHUNK  /* tokens whose up product fits behind */
+};
+
+/* y[t * ldy] for row r */
+static void row(float *y, size_t ldy, const float *xp, int n_tok,
+                const struct kmat *w, int r, float *scratch)
+{
+    size_t block = (size_t)kt_block_weights(w->type);
+    const uint8_t *from = kmat_row(w, r);
+
+    for (int t = 0; t < n_tok; t++)
+        y[(size_t)t * ldy] = 0.0f;
+    for (int i = 0; i < w->d_in; i += CHUNK) {
+        int n = w->d_in - i < CHUNK ? w->d_in - i : CHUNK;
+
+        quant_row(scratch, w->type, from, n);
+        from += (size_t)n / block * kt_block_bytes(w->type);
+        for (int t = 0; t < n_tok; t++) {
+            const float *x = xp + (size_t)t * (size_t)w->d_in + i;
+            float acc = y[(size_t)t * ldy];
+
+            for (int j = 0; j < n; j++)
+                acc = fmaf(x[j], scratch[j], acc);
+            y[(size_t)t * ldy] = acc;
+        }
+    }
+}
 
 void gemm_scalar(float *y, size_t ldy, const float *xp, int n_tok,
                  const struct kmat *w, int row0, int row1, float *scratch)
 {
-    size_t block = (size_t)kt_block_weights(w->type);
+    for (int r = row0; r < row1; r++)
+        row(y + r, ldy, xp, n_tok, w, r, scratch);
+}
 
-    for (int r = row0; r < row1; r++) {
-        const uint8_t *row = kmat_row(w, r);
+void gemm_scalar_gated(float *gp, const float *xp, int n_tok,
+                       const struct kmat *gate, const struct kmat *up,
+                       int row0, int row1, float *scratch)
+{
+    float *u = scratch + CHUNK;
+    size_t ld = (size_t)gate->n_out;
 
-        for (int t = 0; t < n_tok; t++)
-            y[(size_t)t * ldy + (size_t)r] = 0.0f;
-        for (int i = 0; i < w->d_in; i += CHUNK) {
-            int n = w->d_in - i < CHUNK ? w->d_in - i : CHUNK;
+    for (int t0 = 0; t0 < n_tok; t0 += TOK_MAX) {
+        int n = n_tok - t0 < TOK_MAX ? n_tok - t0 : TOK_MAX;
+        const float *x = xp + (size_t)t0 * (size_t)gate->d_in;
 
-            quant_row(scratch, w->type, row, n);
-            row += (size_t)n / block * kt_block_bytes(w->type);
-            for (int t = 0; t < n_tok; t++) {
-                const float *x = xp + (size_t)t * (size_t)w->d_in + i;
-                float acc = y[(size_t)t * ldy + (size_t)r];
+        for (int r = row0; r < row1; r++) {
+            float *g = gp + (size_t)t0 * ld + r;
 
-                for (int j = 0; j < n; j++)
-                    acc = fmaf(x[j], scratch[j], acc);
-                y[(size_t)t * ldy + (size_t)r] = acc;
-            }
+            row(g, ld, x, n, gate, r, scratch);
+            row(u, 1, x, n, up, r, scratch);
+            for (int t = 0; t < n; t++, g += ld)
+                swiglu_scalar(g, g, u + t, 1);
         }
     }
 }

@@ -1,6 +1,7 @@
 /*
  * gemm_simd.h - the prompt phase's matrix product, in the vectors of
- * simd_<set>.h; included once by gemm_<set>.c, which sets MR, PB and UNPACK.
+ * simd_<set>.h; included once by gemm_<set>.c, which sets MR, PB and UNPACK,
+ * and SWIGLU if it has a gated product.
  *
  * A unit is an f32, or, where UNIT is 2, a pair of bf16: the weights and
  * inputs of a lane's next step.  K is counted in units here.  A pair needs
@@ -272,6 +273,12 @@ static int part_of(int n_tok, int d_in)
     return (n_group + n_part - 1) / n_part * GW;
 }
 
+/* Rows whose chains over the given groups fit acc. */
+static int rows_that_fit(int n_group)
+{
+    return ACC_MAX / (n_group * GW) / MR * MR;
+}
+
 static void gemm(float *y, size_t ldy, const float *xp, int n_tok,
                  const struct kmat *w, int row0, int row1, float *scratch)
 {
@@ -280,7 +287,7 @@ static void gemm(float *y, size_t ldy, const float *xp, int n_tok,
 
     for (int g0 = 0; g0 < n_group; g0 += part) {
         int g1 = n_group - g0 < part ? n_group : g0 + part;
-        int rows = ACC_MAX / ((g1 - g0) * GW) / MR * MR;
+        int rows = rows_that_fit(g1 - g0);
 
         for (int r = row0; r < row1; r += rows) {
             int n = row1 - r < rows ? row1 - r : rows;
@@ -294,5 +301,42 @@ static void gemm(float *y, size_t ldy, const float *xp, int n_tok,
         }
     }
 }
+
+#ifdef SWIGLU
+/*
+ * acc, [group][row][GW], is what the next product's xp is, row by row: the
+ * chains of gate and of up lie one behind the other, and nothing is
+ * transposed.
+ */
+static void gated(float *gp, const float *xp, int n_tok,
+                  const struct kmat *gate, const struct kmat *up, int row0,
+                  int row1, float *scratch)
+{
+    float *wp = scratch, *acc = scratch + PANEL;
+    int n_group = (n_tok + GW - 1) / GW;
+    int part = part_of(n_tok, gate->d_in) / GW;
+
+    for (int g0 = 0; g0 < n_group; g0 += part) {
+        int g1 = n_group - g0 < part ? n_group : g0 + part;
+        int rows = rows_that_fit(2 * (g1 - g0));
+
+        for (int r = row0; r < row1; r += rows) {
+            int n = row1 - r < rows ? row1 - r : rows;
+            float *acc_up = acc + (size_t)(g1 - g0) * (size_t)(n * GW);
+
+            super_block(xp, n_tok, gate, r, r + n, g0, g1, wp, acc);
+            super_block(xp, n_tok, up, r, r + n, g0, g1, wp, acc_up);
+            for (int g = g0; g < g1; g++) {
+                size_t at = (size_t)(g - g0) * (size_t)(n * GW);
+                int width = group_width(n_tok, g);
+
+                SWIGLU(gp + (size_t)g * GW * (size_t)gate->n_out +
+                           (size_t)(r * width),
+                       acc + at, acc_up + at, (size_t)(n * width));
+            }
+        }
+    }
+}
+#endif
 
 #endif

@@ -221,6 +221,15 @@ struct kernels {
                         int d_in, int t0, int t1);
     void   (*gemm)(float *y, size_t ldy, const float *xp, int n_tok,
                    const struct kmat *w, int row0, int row1, float *scratch);
+    /*
+     * The two products of a gated layer and what is made of them, packed for
+     * the next: columns [row0, row1) of what gemm_pack makes of
+     * swiglu(gate x, up x); gp holds gemm_pack_size(n_tok, gate->n_out)
+     * floats.  up has gate's shape.
+     */
+    void   (*gemm_gated)(float *gp, const float *xp, int n_tok,
+                         const struct kmat *gate, const struct kmat *up,
+                         int row0, int row1, float *scratch);
 
     /*
      * Generation phase and all logits: n_x <= ROWS_MAX tokens.  x is first

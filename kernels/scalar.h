@@ -64,6 +64,9 @@ static inline void dot32_scalar_step(float lane[32], const float *a,
  */
 void   gemm_scalar(float *y, size_t ldy, const float *xp, int n_tok,
                    const struct kmat *w, int row0, int row1, float *scratch);
+void   gemm_scalar_gated(float *gp, const float *xp, int n_tok,
+                         const struct kmat *gate, const struct kmat *up,
+                         int row0, int row1, float *scratch);
 size_t rows_scalar_x_size(int type, int d_in, bool exact);
 void   rows_scalar_x(void *xq, const float *x, int type, int d_in,
                      bool exact);

@@ -12,6 +12,7 @@ const struct kernels kernels_avx2 = {
     .gemm_pack_size = gemm_avx2_pack_size,
     .gemm_pack = gemm_avx2_pack,
     .gemm = gemm_avx2,
+    .gemm_gated = gemm_avx2_gated,
     .rows_x_size = rows_avx2_x_size,
     .rows_x = rows_avx2_x,
     .rows = rows_avx2,

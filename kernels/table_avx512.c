@@ -12,6 +12,7 @@ const struct kernels kernels_avx512 = {
     .gemm_pack_size = gemm_avx512_pack_size,
     .gemm_pack = gemm_avx512_pack,
     .gemm = gemm_avx512,
+    .gemm_gated = gemm_avx512_gated,
     .rows_x_size = rows_avx512_x_size,
     .rows_x = rows_avx512_x,
     .rows = rows_avx512,

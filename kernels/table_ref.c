@@ -12,6 +12,7 @@ const struct kernels kernels_ref = {
     .gemm_pack_size = gemm_ref_pack_size,
     .gemm_pack = gemm_ref_pack,
     .gemm = gemm_ref,
+    .gemm_gated = gemm_ref_gated,
     .rows_x_size = rows_ref_x_size,
     .rows_x = rows_ref_x,
     .rows = rows_ref,

@@ -12,6 +12,7 @@ const struct kernels kernels_scalar = {
     .gemm_pack_size = gemm_ref_pack_size,
     .gemm_pack = gemm_ref_pack,
     .gemm = gemm_scalar,
+    .gemm_gated = gemm_scalar_gated,
     .rows_x_size = rows_scalar_x_size,
     .rows_x = rows_scalar_x,
     .rows = rows_scalar,

@@ -14,6 +14,7 @@
 #include "engine/forward.h"
 #include "engine/kv_q8h.h"
 #include "engine/kvcache.h"
+#include "engine/product.h"
 #include "util/error.h"
 #include "util/mem.h"
 
@@ -51,7 +52,7 @@ static size_t packed_bytes(const struct cpu *c)
                    sizeof(float);
         if (n > most)
             most = n;
-        n = forward_xq_bound(c, width[i]) * (size_t)c->base.max_row;
+        n = product_xq_bound(c, width[i]) * (size_t)c->base.max_row;
         if (n > most)
             most = n;
     }
@@ -73,6 +74,15 @@ static size_t packed_fast_floats(const struct cpu *c)
     return most;
 }
 
+/* [max_row, d_ff], or that packed for gemm */
+static size_t gate_floats(const struct cpu *c)
+{
+    size_t rows = (size_t)c->base.max_row * (size_t)c->cfg->d_ff;
+    size_t packed = c->k->gemm_pack_size(c->base.max_row, c->cfg->d_ff);
+
+    return rows > packed ? rows : packed;
+}
+
 static void carve_all(struct cpu *c, struct carve *cv)
 {
     const struct model_config *cfg = c->cfg;
@@ -86,7 +96,7 @@ static void carve_all(struct cpu *c, struct carve *cv)
     c->q = carve(cv, n, (size_t)c->d_q, sizeof(float));
     c->turned = carve(cv, n, (size_t)c->d_q, sizeof(float));
     c->att = carve(cv, n, (size_t)c->d_q, sizeof(float));
-    c->gate = carve(cv, n, (size_t)cfg->d_ff, sizeof(float));
+    c->gate = carve(cv, gate_floats(c), 1, sizeof(float));
     c->up = carve(cv, n, (size_t)cfg->d_ff, sizeof(float));
     c->cos = carve(cv, n, d / 2, sizeof(float));
     c->sin = carve(cv, n, d / 2, sizeof(float));

@@ -47,7 +47,7 @@ struct cpu {
     float *q;              /* [n_kv_head][max_row, group, d_head] */
     float *turned;         /* the same, as codes of q8h want them */
     float *att;            /* [max_row, d_q] */
-    float *gate, *up;      /* [max_row, d_ff] */
+    float *gate, *up;      /* [max_row, d_ff]; gate also packed for gemm */
     float *cos, *sin;      /* [max_row, d_head / 2] */
     int32_t *last;         /* [max_row, group] position of each query row */
     /* Inputs in the form the products want: packed for gemm, or per row for

@@ -29,6 +29,7 @@
 #include "engine/attend.h"
 #include "engine/kv_q8h.h"
 #include "engine/kvcache.h"
+#include "engine/product.h"
 #include "engine/sampler.h"
 #include "util/error.h"
 #include "util/mem.h"
@@ -48,250 +49,12 @@ struct pass {
     atomic_int                bad_row;   /* first whose K or V overflows */
 };
 
-/* ---------------------------------------------------- products y = W x */
-
-#define MAX_MATS 3
-
-struct out_mat {
-    struct kmat w;
-    float      *y;        /* [max_row, ld] + the matrix' column */
-    size_t      ld;
-    uint8_t    *xq;       /* this type's form of the input */
-    size_t      xq_stride;
-};
-
-/* An input and the matrices it is multiplied with, as one list of rows. */
-struct product {
-    struct pass   *p;
-    const float   *x;     /* [max_row, ld] */
-    size_t         ld;
-    int            d_in;
-    int            n_mat;
-    struct out_mat mat[MAX_MATS];
-    bool           swiglu;     /* mats are gate and up; gate = silu(g) * u */
-    bool           rows;       /* row kernels, not gemm */
-    int            n_wanted;   /* the head: rows whose logits are wanted */
-    int            part, n_part;    /* tokens of a part */
-    int            n_piece, n_piece_last; /* of the weight rows, in a part */
-};
-
-/* GEMM_ROW_GRID weight rows are a unit; MAX_UNITS at most go to a thread at
- * a time. */
-enum { MAX_UNITS = 8 };
-
-static int clamp(int n, int lo, int hi)
+/* A product of the active rows, whose input is [max_row, d_in]. */
+static void pass_product(struct product *pr, const struct pass *p,
+                         const float *x, int d_in)
 {
-    return n < lo ? lo : n > hi ? hi : n;
-}
-
-static int units_of(int n_out)
-{
-    return (n_out + GEMM_ROW_GRID - 1) / GEMM_ROW_GRID;
-}
-
-static void product_init(struct product *pr, struct pass *p, const float *x,
-                         size_t ld, int d_in)
-{
-    memset(pr, 0, sizeof *pr);
-    pr->p = p;
-    pr->x = x;
-    pr->ld = ld;
-    pr->d_in = d_in;
-    pr->rows = !p->prompt;
-}
-
-static void product_add(struct product *pr, const struct wmat *w, float *y,
-                        size_t ld)
-{
-    pr->mat[pr->n_mat++] =
-        (struct out_mat){ kmat_of(w), y, ld, NULL, 0 };
-}
-
-size_t forward_xq_bound(const struct cpu *c, int d_in)
-{
-    static const int types[] = { KT_F32,  KT_F16,  KT_BF16, KT_Q8_0,
-                                 KT_Q4_0, KT_Q4_1, KT_Q5_0, KT_Q5_1,
-                                 KT_Q4_K, KT_Q5_K, KT_Q6_K };
-    size_t most = 0;
-
-    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
-        size_t n = c->k->rows_x_size(types[i], d_in, c->exact);
-        if (n > most)
-            most = n;
-    }
-    return most * MAX_MATS;
-}
-
-/* Give every distinct weight type its own form of the input. */
-static void product_place(struct product *pr)
-{
-    const struct cpu *c = pr->p->c;
-    uint8_t *at = (uint8_t *)c->packed;
-
-    for (int i = 0; i < pr->n_mat; i++) {
-        struct out_mat *m = &pr->mat[i];
-        for (int j = 0; j < i && m->xq == NULL; j++)
-            if (pr->mat[j].w.type == m->w.type) {
-                m->xq = pr->mat[j].xq;
-                m->xq_stride = pr->mat[j].xq_stride;
-            }
-        if (m->xq != NULL)
-            continue;
-        m->xq_stride = c->k->rows_x_size(m->w.type, pr->d_in, c->exact);
-        m->xq = at;
-        at += m->xq_stride * (size_t)c->base.max_row;
-    }
-}
-
-static bool is_fast(const struct cpu *c, const struct out_mat *m)
-{
-    return c->fast != NULL && c->fast->takes(m->w.type);
-}
-
-/* Bring active rows [t0, t1) (counted from r0) into the products' form. */
-static void product_encode(const struct product *pr, int t0, int t1)
-{
-    const struct cpu *c = pr->p->c;
-    const float *x = pr->x + (size_t)pr->p->r0 * pr->ld;
-
-    if (!pr->rows) {
-        bool fast = false, plain = false;
-        int n = pr->p->n_row - pr->p->r0;
-        for (int i = 0; i < pr->n_mat; i++)
-            *(is_fast(c, &pr->mat[i]) ? &fast : &plain) = true;
-        if (fast)
-            c->fast->gemm_pack(c->packed_fast, x, pr->ld, n, pr->d_in, t0,
-                               t1);
-        if (plain)
-            c->k->gemm_pack(c->packed, x, pr->ld, n, pr->d_in, t0, t1);
-        return;
-    }
-    for (int i = 0; i < pr->n_mat; i++) {
-        const struct out_mat *m = &pr->mat[i];
-        bool done = false;
-        for (int j = 0; j < i; j++)
-            done = done || pr->mat[j].xq == m->xq;
-        for (int t = t0; t < t1 && !done; t++)
-            c->k->rows_x(m->xq + (size_t)t * m->xq_stride,
-                         x + (size_t)t * pr->ld, m->w.type, pr->d_in,
-                         c->exact);
-    }
-}
-
-/* Rows [row0, row1) of one matrix for tokens [t0, t1), counted from r0. */
-static void multiply(const struct product *pr, const struct out_mat *m,
-                     int thread, int t0, int t1, int row0, int row1)
-{
-    const struct cpu *c = pr->p->c;
-    float *y = m->y + (size_t)(pr->p->r0 + t0) * m->ld;
-
-    if (pr->rows) {
-        for (int t = t0; t < t1; t += ROWS_MAX, y += ROWS_MAX * m->ld)
-            c->k->rows(y, m->ld, m->xq + (size_t)t * m->xq_stride,
-                       m->xq_stride, t1 - t < ROWS_MAX ? t1 - t : ROWS_MAX,
-                       &m->w, row0, row1, c->exact);
-    } else if (is_fast(c, m)) {
-        c->fast->gemm(y, m->ld,
-                      c->packed_fast + c->fast->gemm_pack_size(t0, pr->d_in),
-                      t1 - t0, &m->w, row0, row1, c->thread[thread].gemm);
-    } else {
-        c->k->gemm(y, m->ld, c->packed + c->k->gemm_pack_size(t0, pr->d_in),
-                   t1 - t0, &m->w, row0, row1, c->thread[thread].gemm);
-    }
-}
-
-static void swiglu_slice(const struct product *pr, int t0, int t1, int row0,
-                         int row1)
-{
-    const struct cpu *c = pr->p->c;
-
-    for (int t = pr->p->r0 + t0; t < pr->p->r0 + t1; t++) {
-        float *g = pr->mat[0].y + (size_t)t * pr->mat[0].ld + row0;
-        const float *u = pr->mat[1].y + (size_t)t * pr->mat[1].ld + row0;
-        c->k->swiglu(g, g, u, (size_t)(row1 - row0));
-    }
-}
-
-/* Units [begin, end) of the list of weight rows for tokens [t0, t1). */
-static void product_units(const struct product *pr, int thread, int t0,
-                          int t1, int64_t begin, int64_t end)
-{
-    int64_t base = 0;
-
-    for (int i = 0; i < pr->n_mat; i++) {
-        const struct out_mat *m = &pr->mat[i];
-        int64_t n = units_of(m->w.n_out);
-        int64_t b = begin > base ? begin - base : 0;
-        int64_t e = end - base < n ? end - base : n;
-        if (pr->swiglu) {
-            b = begin;     /* both matrices have the same rows */
-            e = end;
-        }
-        if (b < e) {
-            int row0 = (int)b * GEMM_ROW_GRID;
-            int row1 = (int)e * GEMM_ROW_GRID;
-            if (row1 > m->w.n_out)
-                row1 = m->w.n_out;
-            multiply(pr, m, thread, t0, t1, row0, row1);
-            if (pr->swiglu && i == 1)
-                swiglu_slice(pr, t0, t1, row0, row1);
-        }
-        base += n;
-    }
-}
-
-static int64_t product_total(const struct product *pr)
-{
-    int64_t n = 0;
-
-    for (int i = 0; i < pr->n_mat && (i == 0 || !pr->swiglu); i++)
-        n += units_of(pr->mat[i].w.n_out);
-    return n;
-}
-
-/* Item i: a piece of the weight rows for a part of the tokens. */
-static void product_range(void *ctx, int thread, int64_t begin, int64_t end)
-{
-    const struct product *pr = ctx;
-    int n_tok = pr->p->n_row - pr->p->r0;
-    int64_t total = product_total(pr);
-
-    for (int64_t i = begin; i < end; i++) {
-        int64_t before = (int64_t)(pr->n_part - 1) * pr->n_piece;
-        bool last = i >= before;
-        int t0 = (last ? pr->n_part - 1 : (int)(i / pr->n_piece)) * pr->part;
-        int64_t n = last ? pr->n_piece_last : pr->n_piece;
-        int64_t piece = last ? i - before : i % n;
-
-        product_units(pr, thread, t0,
-                      n_tok - t0 < pr->part ? n_tok : t0 + pr->part,
-                      total * piece / n, total * (piece + 1) / n);
-    }
-}
-
-/*
- * Parts of the tokens one after the other, so that a part's inputs stay in
- * the cores' caches over all weight rows.  These are handed out in pieces:
- * large, so that a panel is used well (an input, in a step), and of the last
- * part small, so that threads finish together.
- */
-static void product_run(struct product *pr)
-{
-    const struct cpu *c = pr->p->c;
-    int n_tok = pr->p->n_row - pr->p->r0, n_thread = pool_size(c->pool);
-    int units = (int)product_total(pr);
-    int least = (units + MAX_UNITS - 1) / MAX_UNITS;
-
-    pr->part = n_tok;
-    if (!pr->rows && !is_fast(c, &pr->mat[0]))
-        pr->part = c->k->gemm_part(n_tok, pr->d_in);
-    pr->n_part = (n_tok + pr->part - 1) / pr->part;
-    pr->n_piece = clamp(4 * n_thread / pr->n_part, least, units);
-    pr->n_piece_last = clamp(8 * n_thread, pr->n_piece, units);
-    if (pr->rows)
-        pr->n_piece_last = pr->n_piece;
-    pool_run(c->pool, product_range, pr,
-             (int64_t)(pr->n_part - 1) * pr->n_piece + pr->n_piece_last, 1);
+    product_init(pr, p->c, p->r0, p->n_row - p->r0, !p->prompt, x,
+                 (size_t)d_in, d_in);
 }
 
 /* ------------------------------------------------------- per-row stages */
@@ -300,6 +63,7 @@ static void product_run(struct product *pr)
 enum stage_kind { STAGE_NORM, STAGE_ATTENTION, STAGE_PLAIN };
 
 struct stage {
+    const struct pass *p;
     struct product *pr;
     enum stage_kind kind;
     const float    *norm;     /* STAGE_NORM: weight of the norm */
@@ -310,7 +74,7 @@ struct stage {
 
 static void stage_rows(const struct stage *s, int t0, int t1)
 {
-    const struct pass *p = s->pr->p;
+    const struct pass *p = s->p;
     const struct cpu *c = p->c;
     size_t d = (size_t)c->cfg->d_model;
 
@@ -340,7 +104,7 @@ static int stage_grain(const struct cpu *c)
 static void stage_range(void *ctx, int thread, int64_t begin, int64_t end)
 {
     const struct stage *s = ctx;
-    int mr = stage_grain(s->pr->p->c), n = s->pr->p->n_row - s->pr->p->r0;
+    int mr = stage_grain(s->p->c), n = s->pr->n_tok;
     int t0 = (int)begin * mr, t1 = (int)end * mr;
 
     (void)thread;
@@ -349,8 +113,8 @@ static void stage_range(void *ctx, int thread, int64_t begin, int64_t end)
 
 static void stage_run(struct stage *s)
 {
-    const struct cpu *c = s->pr->p->c;
-    int n = s->pr->p->n_row - s->pr->p->r0, mr = stage_grain(c);
+    const struct cpu *c = s->p->c;
+    int n = s->pr->n_tok, mr = stage_grain(c);
 
     if (s->pr->rows)
         product_place(s->pr);
@@ -481,10 +245,10 @@ static cag_status layer_kv(struct pass *p, cag_error *err)
     struct cpu *c = p->c;
     size_t ld = (size_t)c->d_qkv;
     struct product pr;
-    struct stage st = { &pr, STAGE_NORM, p->w->attn_norm, p->layer > 0,
+    struct stage st = { p, &pr, STAGE_NORM, p->w->attn_norm, p->layer > 0,
                         NULL, { 0 } };
 
-    product_init(&pr, p, c->h, (size_t)c->cfg->d_model, c->cfg->d_model);
+    pass_product(&pr, p, c->h, c->cfg->d_model);
     product_add(&pr, &p->w->wq, c->qkv, ld);
     product_add(&pr, &p->w->wk, c->qkv + c->d_q, ld);
     product_add(&pr, &p->w->wv, c->qkv + c->d_q + c->d_kv, ld);
@@ -514,37 +278,44 @@ static void layer_rest(struct pass *p)
         attend_prompt(&a);
     else
         attend_step(&a);
-    product_init(&o, p, c->att, (size_t)c->d_q, c->d_q);
+    pass_product(&o, p, c->att, c->d_q);
     product_add(&o, &p->w->wo, c->y, d);
-    struct stage so = { &o, STAGE_ATTENTION, NULL, false, NULL, a };
+    struct stage so = { p, &o, STAGE_ATTENTION, NULL, false, NULL, a };
     stage_run(&so);
     product_run(&o);
 
-    product_init(&gu, p, c->h, d, c->cfg->d_model);
+    pass_product(&gu, p, c->h, c->cfg->d_model);
     product_add(&gu, &p->w->w_gate, c->gate, ff);
     product_add(&gu, &p->w->w_up, c->up, ff);
-    gu.swiglu = true;
-    struct stage sg = { &gu, STAGE_NORM, p->w->ffn_norm, true, p->w->bo,
+    pass_product(&down, p, c->gate, c->cfg->d_ff);
+    product_add(&down, &p->w->w_down, c->y, d);
+    product_chain(&gu, &down);
+    struct stage sg = { p, &gu, STAGE_NORM, p->w->ffn_norm, true, p->w->bo,
                         { 0 } };
     stage_run(&sg);
     product_run(&gu);
 
-    product_init(&down, p, c->gate, ff, c->cfg->d_ff);
-    product_add(&down, &p->w->w_down, c->y, d);
-    struct stage sd = { &down, STAGE_PLAIN, NULL, false, NULL, { 0 } };
-    stage_run(&sd);
+    struct stage sd = { p, &down, STAGE_PLAIN, NULL, false, NULL, { 0 } };
+    if (!product_chained(&down))
+        stage_run(&sd);
     product_run(&down);
 }
 
 /* ----------------------------------------------------------------- logits */
 
+struct head_job {
+    const struct pass    *p;
+    const struct out_mat *m;
+    int                   n_wanted;   /* rows whose logits are wanted */
+};
+
 static void head_range(void *ctx, int thread, int64_t begin, int64_t end)
 {
-    const struct product *pr = ctx;
-    const struct pass *p = pr->p;
+    const struct head_job *job = ctx;
+    const struct pass *p = job->p;
     const struct cpu *c = p->c;
-    const struct out_mat *m = &pr->mat[0];
-    int n = pr->n_wanted;
+    const struct out_mat *m = job->m;
+    int n = job->n_wanted;
     float *slice = c->thread[thread].slice;
 
     for (int row0 = (int)begin * GEMM_ROW_GRID; row0 < m->w.n_out &&
@@ -603,14 +374,14 @@ static void head(struct pass *p)
 {
     struct cpu *c = p->c;
     struct product pr;
-    struct stage st = { &pr, STAGE_NORM, c->w->out_norm, true, NULL, { 0 } };
+    struct stage st = { p, &pr, STAGE_NORM, c->w->out_norm, true, NULL, { 0 } };
 
-    product_init(&pr, p, c->h, (size_t)c->cfg->d_model, c->cfg->d_model);
+    pass_product(&pr, p, c->h, c->cfg->d_model);
     product_add(&pr, &c->w->head, NULL, 0);
     pr.rows = true;
     stage_run(&st);
-    pr.n_wanted = keep_wanted(p, &pr.mat[0]);
-    pool_run(c->pool, head_range, &pr, units_of(pr.mat[0].w.n_out),
+    struct head_job job = { p, &pr.mat[0], keep_wanted(p, &pr.mat[0]) };
+    pool_run(c->pool, head_range, &job, product_units(pr.mat[0].w.n_out),
              HEAD_SLICE / GEMM_ROW_GRID);
     run_rows(p, best_range);
 }

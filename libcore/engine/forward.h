@@ -10,7 +10,4 @@
 cag_status forward(struct cpu *c, const struct forward_req *req,
                    cag_error *err);
 
-/* Bytes of one row of d_in values in every form a product may ask for. */
-size_t forward_xq_bound(const struct cpu *c, int d_in);
-
 #endif

@@ -166,6 +166,76 @@ static void test_gemm_large(void **state)
     printf("# gemm large: worst error %.2g of the tolerance\n", top);
 }
 
+/* gp of rows [row0, row1), in two parts of the tokens if there is a border */
+static void run_gated(const struct kernels *k, float *gp, const float *xp,
+                      int n_tok, const struct kmat *gate,
+                      const struct kmat *up, int row0, int row1)
+{
+    float *scratch = kt_alloc(GEMM_SCRATCH * sizeof *scratch);
+    int half = n_tok / 2 / k->gemm_mr * k->gemm_mr;
+
+    k->gemm_gated(gp + k->gemm_pack_size(half, gate->n_out),
+                  xp + k->gemm_pack_size(half, gate->d_in), n_tok - half,
+                  gate, up, row0, row1, scratch);
+    if (half > 0)
+        k->gemm_gated(gp, xp, half, gate, up, row0, row1, scratch);
+    free(scratch);
+}
+
+/* In every set: the bits of gemm twice, swiglu and gemm_pack. */
+static void gated_case(const struct kernels *k, int type_gate, int type_up,
+                       int n_tok, int d_in, int n_out)
+{
+    uint64_t seed = (uint64_t)(type_gate * 1009 + n_tok * 31 + n_out);
+    size_t n = (size_t)n_tok * (size_t)n_out;
+    size_t size = k->gemm_pack_size(n_tok, n_out);
+    float *x = kt_alloc((size_t)n_tok * (size_t)d_in * sizeof *x);
+    float *xp = kt_alloc(k->gemm_pack_size(n_tok, d_in) * sizeof *xp);
+    float *g = kt_alloc(n * sizeof *g), *u = kt_alloc(n * sizeof *u);
+    float *want = kt_alloc(size * sizeof *want);
+    float *got = kt_alloc(size * sizeof *got);
+    int border = n_out / 2 / GEMM_ROW_GRID * GEMM_ROW_GRID;
+    struct kmat gate, up;
+
+    kt_mat(&gate, type_gate, n_out, d_in, &seed);
+    kt_mat(&up, type_up, n_out, d_in, &seed);
+    kt_fill(x, (size_t)n_tok * (size_t)d_in, &seed);
+    run_gemm(k, g, x, (size_t)d_in, n_tok, &gate, 0);
+    run_gemm(k, u, x, (size_t)d_in, n_tok, &up, 0);
+    k->swiglu(g, g, u, n);
+    k->gemm_pack(want, g, (size_t)n_out, n_tok, n_out, 0, n_tok);
+    k->gemm_pack(xp, x, (size_t)d_in, n_tok, d_in, 0, n_tok);
+    run_gated(k, got, xp, n_tok, &gate, &up, border, n_out);
+    run_gated(k, got, xp, n_tok, &gate, &up, 0, border);
+    kt_same(got, want, size, "gated", k->name);
+    kt_mat_free(&gate);
+    kt_mat_free(&up);
+    free(x);
+    free(xp);
+    free(g);
+    free(u);
+    free(want);
+    free(got);
+}
+
+static void test_gated(void **state)
+{
+    const struct kernels *k;
+    bool usable;
+
+    (void)state;
+    for (int i = 0; (k = kernels_at(i, &usable)); i++) {
+        if (!usable)
+            continue;
+        for (int t = 0; t < KT_N_TYPE; t++)
+            gated_case(k, kt_types[t], KT_F32, 33, 256, 41);
+        gated_case(k, KT_Q4_1, KT_Q8_0, 1, 32, 1);
+        gated_case(k, KT_F16, KT_BF16, 65, 19, 200);
+        if (k != &kernels_ref)     /* more than any block holds */
+            gated_case(k, KT_Q4_0, KT_Q4_1, 600, 64, 100);
+    }
+}
+
 static void rows_case(int type, int d_in, int n_out, bool exact, bool perm,
                       double *top)
 {
@@ -264,6 +334,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gemm),
         cmocka_unit_test(test_gemm_large),
+        cmocka_unit_test(test_gated),
         cmocka_unit_test(test_rows),
         cmocka_unit_test(test_rows_extremes),
     };
