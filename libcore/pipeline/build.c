@@ -265,7 +265,13 @@ static cag_status write_file(struct build_job *j, cag_engine *e,
 static void describe_old(struct build_job *j)
 {
     const cag_kvc_info *i = cag_kvc_get_info(j->old);
+    const char *asked = cag_precision_name(j->o->engine.precision);
 
+    if (strcmp(i->precision, asked))
+        note(&j->o->hooks, CAG_NOTE_WARN,
+             "%s: fresh, and stays as made with --precision %s, not %s; "
+             "--force makes it anew",
+             j->o->output, i->precision, asked);
     j->r->fresh = true;
     j->r->file_bytes = i->size_bytes;
     j->r->kv_raw_bytes = i->kv_raw_bytes;

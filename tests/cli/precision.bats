@@ -59,8 +59,11 @@ provenance() {
 
 @test "a refresh keeps the precision, a change of it alone makes nothing stale" {
     ok cag-build -q --precision fast -m "$model" -o a.kvc kb.md
-    ok cag-build -q -m "$model" -o a.kvc kb.md
+    ok cag-build -m "$model" -o a.kvc kb.md
+    says "warning: a.kvc: fresh, and stays as made with --precision fast, not default"
     [ "$(provenance a.kvc precision)" = fast ]
+    ok cag-build --precision fast -m "$model" -o a.kvc kb.md
+    [[ "$stderr" != *warning* ]]
     ok cag-build --check a.kvc
     echo more >>kb.md
     ok cag-build -q --refresh a.kvc
