@@ -21,7 +21,7 @@ extern const opt_usage bench_probe_usage;
 
 struct bench_ask {
     const char *ask;           /* path of cag-ask                           */
-    const char *device;
+    const char *device, *gpu_layers;
     int         n_thread, n_gen;
     const char *precision;
 };

@@ -5,6 +5,7 @@
 #include <cag/probe.h>
 
 #include "cmd/bench.h"
+#include "cmd/operands.h"
 #include "cmd/opt.h"
 #include "cmd/places.h"
 #include "cmd/ui.h"
@@ -15,7 +16,7 @@ static const char *const precision_names[] = { "default", "exact", "fast",
                                                NULL };
 
 static struct {
-    const char *model, *ids, *device;
+    const char *model, *ids, *device, *gpu_layers;
     int         n_next, n_top, chunk, n_thread, kv, precision;
     bool        step, json;
 } o = { .n_next = 16, .n_top = 5, .device = "auto" };
@@ -41,6 +42,8 @@ static const opt_spec probe_specs[] = {
             "prompt tokens a pass (default 512)"),
     OPT_STR(0, "device", &o.device, "auto|cpu|cuda[:N]", "CAG_DEVICE",
             "where to compute"),
+    OPT_STR(0, "gpu-layers", &o.gpu_layers, "all|auto|N", NULL,
+            "layers on the GPU; the CPU has the others"),
     OPT_INT('t', "threads", &o.n_thread, 1, 512, "N", "CAG_THREADS",
             "CPU threads"),
     OPT_COMMON,
@@ -130,6 +133,7 @@ int bench_probe(int argc, char **argv)
     cag_engine_opts eo = {
         .device = o.device, .plugin = places_plugin(),
         .n_thread = o.n_thread, .chunk = o.chunk,
+        .gpu_layers = operand_gpu_layers(o.gpu_layers),
         .precision = (cag_precision)o.precision,
         .kv_f32 = o.kv == 1
     };

@@ -182,6 +182,10 @@ cag_status bench_ask_process(void *ctx, const char *kvc, const char *model,
         v[n++] = "--device";
         v[n++] = a->device;
     }
+    if (a->gpu_layers != NULL) {
+        v[n++] = "--gpu-layers";
+        v[n++] = a->gpu_layers;
+    }
     v[n++] = "--precision";
     v[n++] = a->precision;
     if (no_cache)

@@ -77,6 +77,8 @@ const opt_spec build_specs[] = {
             "prompt tokens per pass"),
     OPT_STR(0, "device", &cli.device, "auto|cpu|cuda[:N]", "CAG_DEVICE",
             "where to compute"),
+    OPT_STR(0, "gpu-layers", &cli.gpu_layers, "all|auto|N", NULL,
+            "layers on the GPU; the CPU has the others"),
     OPT_SIZE(0, "max-memory", &cli.max_memory, 1, INT64_MAX, "B", NULL,
              "refuse a build that needs more"),
     OPT_STR(0, "depfile", &cli.depfile, "FILE", NULL,
@@ -146,6 +148,7 @@ void build_show_defaults(void)
     opt_show(&cli.reserve, "512, or a quarter of the context");
     opt_show(&cli.n_thread, "processors");
     opt_show(&cli.chunk, "device");
+    opt_show(&cli.gpu_layers, "all");
     opt_show(&cli.max_memory, "no limit");
     opt_show(&cli.checkpoint_s, "30");
     opt_show(&cli.max_loss, "codec");
@@ -170,6 +173,7 @@ int build_take_manifest(const cag_manifest *m)
     take(&cli.model, m->model, from);
     take(&cli.output, m->output, from);
     take(&cli.device, m->device, from);
+    take(&cli.gpu_layers, m->gpu_layers, from);
     take(&cli.depfile, m->depfile, from);
     if (!cli.system_file)
         take(&cli.system, m->system, from);
@@ -263,7 +267,8 @@ static void refuse_idle(void)
     };
     static const void *const how[] = {
         &cli.model, &cli.template_date, &cli.chunk, &cli.force, &cli.depfile,
-        &cli.keep_mtime, &cli.checkpoint, &cli.max_memory, &cli.max_loss
+        &cli.keep_mtime, &cli.checkpoint, &cli.max_memory, &cli.max_loss,
+        &cli.gpu_layers
     };
     const char *run = cli.check     ? "--check"
                       : cli.refresh ? "--refresh"
@@ -343,6 +348,12 @@ int build_fill(cag_build_opts *b, const cag_manifest *m)
         return bad_value(&cli.device, "device", m,
                          "unknown device '%s', expected auto, cpu, cuda or "
                          "cuda:N", cli.device);
+    if (cli.gpu_layers &&
+        !cag_gpu_layers_of(cli.gpu_layers, &b->engine.gpu_layers))
+        return bad_value(&cli.gpu_layers, "gpu-layers", m,
+                         "gpu-layers is '%s', expected all, auto or a number "
+                         "from 1 on (for none: --device cpu)",
+                         cli.gpu_layers);
     if ((cli.system_file &&
          cag_read_text(cli.system_file, &system_text, &err) != CAG_OK) ||
         (cli.template_file &&

@@ -12,7 +12,7 @@
 struct build_cli {
     const char *model, *output, *files0, *title, *system, *system_file,
         *label, *refusal, *ack, *template_name, *template_file, *template_date,
-        *device, *depfile, *recode, *mode, *manifest;
+        *device, *gpu_layers, *depfile, *recode, *mode, *manifest;
     int         codec, precision, front, verify, n_thread, chunk;
     int64_t     n_ctx, reserve, max_memory;
     double      lock_timeout, checkpoint_s, max_loss;

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "cmd/ask_common.h"
+#include "cmd/operands.h"
 #include "cmd/opt.h"
 #include "cmd/places.h"
 #include "cmd/ui.h"
@@ -18,7 +19,8 @@ static const char *const precisions[] = { "default", "exact", "fast", "auto",
                                           NULL };
 
 static struct {
-    const char     *model, *file, *batch, *output, *device, *log;
+    const char     *model, *file, *batch, *output, *device, *log,
+                   *gpu_layers;
     struct opt_list stop;
     int             stale, verify, format, precision, n_thread, parallel,
         top_k;
@@ -87,6 +89,8 @@ static const opt_spec specs[] = {
             "CPU threads"),
     OPT_STR(0, "device", &o.device, "auto|cpu|cuda[:N]", "CAG_DEVICE",
             "where to compute"),
+    OPT_STR(0, "gpu-layers", &o.gpu_layers, "all|auto|N", NULL,
+            "layers on the GPU; the CPU has the others"),
     OPT_SIZE(0, "max-memory", &o.max_memory, 1, INT64_MAX, "B", NULL,
              "of the GPU's memory, at most"),
     OPT_COMMON,
@@ -117,6 +121,7 @@ static void fill(struct ask_opts *a)
     a->kb.no_weights = o.dry_run;
     a->kb.n_ctx = o.n_ctx;
     a->kb.engine.device = o.device;
+    a->kb.engine.gpu_layers = operand_gpu_layers(o.gpu_layers);
     a->kb.engine.plugin = places_plugin();
     a->kb.engine.max_memory = (uint64_t)o.max_memory;
     a->kb.engine.n_thread = o.n_thread;

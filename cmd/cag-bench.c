@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "cmd/bench.h"
+#include "cmd/operands.h"
 #include "cmd/opt.h"
 #include "cmd/places.h"
 #include "cmd/ui.h"
@@ -31,7 +32,8 @@ static const char *const precision_names[] = { "default", "exact", "fast",
                                                "auto", NULL };
 
 static struct {
-    const char *model, *questions, *context, *batch, *device, *tmp_dir;
+    const char *model, *questions, *context, *batch, *device, *gpu_layers,
+               *tmp_dir;
     const char *export_json, *compare, *svg;
     int         repeat, warmup, n_gen, n_thread, format, precision;
     double      threshold;
@@ -72,6 +74,8 @@ static const opt_spec run_specs[] = {
             "CPU threads"),
     OPT_STR(0, "device", &o.device, "DEV", "CAG_DEVICE",
             "auto, cpu or cuda[:N]"),
+    OPT_STR(0, "gpu-layers", &o.gpu_layers, "all|auto|N", NULL,
+            "layers on the GPU; the CPU has the others"),
     OPT_STR(0, "tmp-dir", &o.tmp_dir, "DIR", "TMPDIR",
             "where caches that are only measured are made"),
     OPT_COMMON,
@@ -276,7 +280,7 @@ static int measure(unsigned what, const char *kvc)
     static const char *question[MAX_QUESTION] = { default_question };
     static int64_t context[MAX_LIST], batch[MAX_LIST];
     static int batch_n[MAX_LIST];
-    struct bench_ask ask = { NULL, o.device, o.n_thread, o.n_gen,
+    struct bench_ask ask = { NULL, o.device, o.gpu_layers, o.n_thread, o.n_gen,
                              precision_names[o.precision] };
     cag_bench_report r = CAG_BENCH_REPORT_INIT;
     cag_error err = CAG_ERROR_INIT;
@@ -303,6 +307,7 @@ static int measure(unsigned what, const char *kvc)
     b.n_gen = o.n_gen;
     b.tmp_dir = o.tmp_dir;
     b.engine.device = o.device;
+    b.engine.gpu_layers = operand_gpu_layers(o.gpu_layers);
     b.engine.plugin = places_plugin();
     b.engine.n_thread = o.n_thread;
     b.engine.precision = (cag_precision)o.precision;

@@ -8,7 +8,6 @@
  */
 #include "kernels/quant.cuh"
 
-#define BLAS_WORKSPACE ((size_t)32 << 20)
 #define ROWS_PER_BLOCK 4
 
 __global__ static void __launch_bounds__(32 * ROWS_PER_BLOCK)
@@ -49,9 +48,9 @@ int cuk_gemm_prepare(struct cuk_stream *s)
         BLAS_CALL(s->d, cublasCreate, (&s->blas));
     BLAS_CALL(s->d, cublasSetStream, (s->blas, s->s));
     /* its own memory: cuBLAS would otherwise allocate in a capture */
-    CUK_CALL(s->d, cudaMalloc, (&s->dev_blas, BLAS_WORKSPACE));
+    CUK_CALL(s->d, cudaMalloc, (&s->dev_blas, CUK_GEMM_WORKSPACE));
     BLAS_CALL(s->d, cublasSetWorkspace,
-              (s->blas, s->dev_blas, BLAS_WORKSPACE));
+              (s->blas, s->dev_blas, CUK_GEMM_WORKSPACE));
     return 0;
 }
 

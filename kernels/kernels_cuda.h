@@ -245,7 +245,9 @@ int cuk_dequant(struct cuk_stream *s, void *dev_out, int out_type,
  * multiple of 256; at least one row) slice by slice.
  * ref on rounded operands: |diff| <= 1e-6 * sqrt(d_in) * sum |x * w|
  */
-int cuk_gemm_prepare(struct cuk_stream *s);   /* before it is captured */
+#define CUK_GEMM_WORKSPACE ((size_t)32 << 20)
+/* Before it is captured; takes CUK_GEMM_WORKSPACE bytes of the device. */
+int cuk_gemm_prepare(struct cuk_stream *s);
 int cuk_gemm(struct cuk_stream *s, float *dev_y, size_t ldy, bool add,
              const void *dev_x, size_t ldx, int x_type, int n_tok,
              const struct kmat *w, void *dev_panel, size_t panel_bytes);

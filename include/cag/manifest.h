@@ -22,7 +22,7 @@ typedef struct cag_manifest_place {
 
 typedef struct cag_manifest {
     /* NULL or -1 where the manifest says nothing */
-    const char *model, *output, *codec, *precision, *device;
+    const char *model, *output, *codec, *precision, *device, *gpu_layers;
     const char *system, *system_file, *label, *refusal, *acknowledgement;
     const char *chat_template, *chat_template_file, *template_date;
     const char *front_matter, *depfile;

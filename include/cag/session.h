@@ -48,7 +48,13 @@ typedef struct cag_engine_opts {
     const char   *plugin;      /* libcag-cuda.so; NULL = beside the program,
                                   ../lib/cag, the library directory         */
     uint64_t      max_memory;  /* of a GPU, at most; 0 = what is free       */
+    int           gpu_layers;  /* the last so many layers are a GPU's, the
+                                  rest the CPU's; 0 = all are, or an error;
+                                  CAG_GPU_LAYERS_AUTO = as many as leave room
+                                  for so many positions of K and V (f16):   */
+    int           room_tok;
 } cag_engine_opts;
+#define CAG_GPU_LAYERS_AUTO (-1)
 
 CAG_API cag_status cag_engine_new(const cag_model *m,
                                   const cag_engine_opts *opts,

@@ -26,6 +26,8 @@ struct backend {
     const struct backend_ops *ops;
     int  max_row;            /* rows of one forward pass at most */
     int  chunk;              /* rows of a prompt pass; at most max_row */
+    int  layer0, layer1;     /* of the model's layers, [layer0, layer1) are
+                                computed; see forward_req                  */
     const char *products;    /* what computes a prompt's, static: "f32" */
     bool warn;               /* the user should see note: a GPU is there, but
                                 not used */
@@ -57,10 +59,17 @@ struct forward_row {
                                      is the backend's to use */
 };
 
+/*
+ * A backend of a part of the layers (backend_split.c) has either the first
+ * ones: it gives x, the rows' residual stream, to the next, and no logits,
+ * though it is told whose are wanted.  Or the last ones: it takes x.
+ */
 struct forward_req {
     enum forward_phase        phase;
     int                       n_row;     /* 1 .. max_row */
     const struct forward_row *row;       /* rows that share a prefix adjoin */
+    float                    *x;         /* [n_row, d_model]; NULL: all layers
+                                            are the backend's              */
     /* Called between layers; false cancels.  May be NULL. */
     bool                    (*progress)(void *ctx, int layer, int n_layer);
     void                     *ctx;
@@ -126,6 +135,10 @@ struct backend_opts {
     struct pool  *pool;          /* borrowed, outlives the backend */
     uint64_t      max_memory;    /* of a GPU; 0: what is free */
     const char   *plugin;        /* path of libcag-cuda.so; NULL: looked for */
+    int           gpu_layers;    /* as in cag_engine_opts */
+    int           room_tok;
+    int           layer1;        /* the CPU's part ends before it; 0: it has
+                                    all layers */
 };
 
 /*
@@ -137,5 +150,12 @@ struct backend_opts {
 cag_status backend_load(const char *device, const cag_model *m,
                         const struct backend_opts *opts,
                         struct backend **out, cag_error *err);
+/*
+ * The first layers on the CPU, the others where last (which begins behind the
+ * first layer) has them.  last is the new backend's, or freed on failure.
+ */
+cag_status split_new(const cag_model *m, const struct backend_opts *opts,
+                     struct backend *last, struct backend **out,
+                     cag_error *err);
 
 #endif

@@ -204,6 +204,11 @@ static cag_status cpu_prefix_new(struct backend *b, const cag_kvc *k,
                       cpu_of(b)->pool, out, err);
 }
 
+static cag_status cpu_prefix_load(struct backend_prefix *p, cag_error *err)
+{
+    return prefix_load((struct prefix *)p, p->backend->layer1, err);
+}
+
 static cag_status cpu_kv_new(struct backend *b, struct backend_prefix *p,
                              int max_tok, struct backend_kv **out,
                              cag_error *err)
@@ -218,9 +223,7 @@ static cag_status cpu_kv_new(struct backend *b, struct backend_prefix *p,
     st = cpu_reserve_step(c, n_row, (max_tok + KV_SPAN - 1) / KV_SPAN, err);
     if (st != CAG_OK)
         return st;
-    st = kvcache_new(b, (struct prefix *)p, c->cfg->n_layer,
-                     c->cfg->n_kv_head, c->cfg->d_head, c->kv_type, max_tok,
-                     &kv, err);
+    st = kvcache_new(b, (struct prefix *)p, b->layer1, c->cfg->n_kv_head, c->cfg->d_head, c->kv_type, max_tok, &kv, err);
     if (st != CAG_OK)
         return st;
     c->n_kvcache++;
@@ -284,7 +287,7 @@ static const struct backend_ops cpu_ops = {
     .prefix_new = cpu_prefix_new,
     .prefix_free = prefix_free,
     .prefix_private_bytes = prefix_private_bytes,
-    .prefix_load = prefix_load,
+    .prefix_load = cpu_prefix_load,
     .kv_new = cpu_kv_new,
     .kv_free = cpu_kv_free,
     .kv_truncate = cpu_kv_truncate,
@@ -320,7 +323,7 @@ static const struct kernels_fast *choose_fast(const struct cpu *c)
 {
     int type[7], n_type = 0;
 
-    for (int l = 0; l < c->cfg->n_layer; l++) {
+    for (int l = 0; l < c->base.layer1; l++) {
         const struct model_layer *w = &c->w->layer[l];
         const struct wmat *m[7] = { &w->wq, &w->wk, &w->wv, &w->wo,
                                     &w->w_gate, &w->w_up, &w->w_down };
@@ -357,6 +360,7 @@ cag_status cpu_new(const cag_model *m, const struct backend_opts *opts,
     c->base.ops = &cpu_ops;
     c->base.chunk = opts->chunk != 0 ? opts->chunk : DEFAULT_CHUNK;
     c->base.max_row = c->base.chunk > MIN_ROWS ? c->base.chunk : MIN_ROWS;
+    c->base.layer1 = opts->layer1 != 0 ? opts->layer1 : cfg->n_layer;
     c->k = k;
     c->cfg = cfg;
     c->w = &m->weights;

@@ -22,6 +22,8 @@
 /* The least a prompt pass takes, so that the device has enough to do; and
  * every size of a step fits. */
 #define DEFAULT_CHUNK 2048
+/* Beside a CPU, whose passes are not better for being longer. */
+#define SPLIT_CHUNK 512
 /* Left to the runtime: cuBLAS, kernels, the display. */
 #define SLACK ((uint64_t)64 << 20)
 #define PANEL_MAX ((size_t)64 << 20)
@@ -311,33 +313,98 @@ static cag_status alloc_pinned(struct cuda *c, cag_error *err)
     size_t logits = (size_t)CUDA_LOGIT_ROWS * (size_t)c->cfg->n_vocab *
                     sizeof(float);
 
+    size_t x = c->base.layer0 == 0 ? 0
+                                   : (size_t)c->base.max_row *
+                                         (size_t)c->cfg->d_model *
+                                         sizeof *c->host_x;
+
     if (cuk_host_alloc(c->dev, &c->pinned,
-                       c->input_bytes + c->back_bytes + logits, NULL) != 0)
+                       c->input_bytes + c->back_bytes + logits + x,
+                       NULL) != 0)
         return cag_fail_nomem(err, "pinned memory");
     c->host_input = c->pinned;
     c->host_back = (void *)(c->host_input + c->input_bytes);
     c->host_logits = (void *)(c->host_input + c->input_bytes +
                               c->back_bytes);
+    c->host_x = c->host_logits + logits / sizeof *c->host_logits;
     return CAG_OK;
 }
 
-/* The whole need first; then weights, scratch and pinned memory. */
-static cag_status allocate(struct cuda *c, cag_error *err)
+/* What layers from layer0 on take: rows of a pass, weights, scratch. */
+static cag_status plan_layers(struct cuda *c, const struct backend_opts *opts,
+                              int layer0, cag_error *err)
 {
     struct carve cv = { NULL, 0 };
-    cag_status st = weights_cuda_size(c->w, c->cfg, &c->weight_bytes, err);
+    int chunk = opts->chunk != 0 ? opts->chunk
+                : layer0 == 0    ? DEFAULT_CHUNK
+                                 : SPLIT_CHUNK;
 
-    if (st != CAG_OK)
-        return st;
+    c->base.layer0 = layer0;
+    c->base.layer1 = c->cfg->n_layer;
+    c->n_layer = c->cfg->n_layer - layer0;
+    c->base.chunk = chunk;
+    c->base.max_row = chunk > CUDA_STEP_ROWS ? chunk : CUDA_STEP_ROWS;
     forward_cuda_bounds(c);
     c->panel_bytes = panel_for(c);
     carve_all(c, &cv);
     c->scratch_bytes = cv.off;
-    st = cuda_check_room(c, c->weight_bytes + c->scratch_bytes,
-                         "the model with its scratch", err);
-    if (st == CAG_OK)
-        st = cuda_alloc(c, &c->dev_scratch, c->scratch_bytes, "the scratch",
-                        err);
+    return weights_cuda_size(c->w, c->cfg, layer0, &c->weight_bytes, err);
+}
+
+/* What a plan takes before there is a session. */
+static uint64_t own_need(const struct cuda *c)
+{
+    return c->weight_bytes + c->scratch_bytes + CUK_GEMM_WORKSPACE;
+}
+
+/* What sessions will want, as far as the caller knows: K and V, a tile of the
+ * cache's and one of their own that are not full, and the rotations. */
+static uint64_t room_wanted(const struct cuda *c,
+                            const struct backend_opts *opts)
+{
+    uint64_t n = (uint64_t)opts->room_tok, d = (uint64_t)c->cfg->d_head;
+    uint64_t tiles = n / KV_TILE + 3;
+
+    return (uint64_t)c->n_layer * 2 * (uint64_t)c->shape.n_kv_head * tiles *
+               c->tile_bytes +
+           (n + POSITION_STEP) * d * sizeof(float);
+}
+
+/* The layers that were asked for, or the most that fit; planned. */
+static cag_status choose_layers(struct cuda *c,
+                                const struct backend_opts *opts,
+                                cag_error *err)
+{
+    int n = c->cfg->n_layer, want = opts->gpu_layers;
+    char what[96] = "the model with its scratch";
+    cag_status st;
+
+    if (want != CAG_GPU_LAYERS_AUTO) {
+        int layer0 = want > 0 && want < n ? n - want : 0;
+        if (layer0 > 0)
+            snprintf(what, sizeof what, "%d of %d layers with their scratch",
+                     want, n);
+        st = plan_layers(c, opts, layer0, err);
+        return st != CAG_OK ? st
+                            : cuda_check_room(c, own_need(c), what, err);
+    }
+    st = CAG_E_NOMEM;
+    for (int l = 0; st == CAG_E_NOMEM && l < n; l++) {
+        st = plan_layers(c, opts, l, err);
+        if (st == CAG_OK)
+            st = cuda_check_room(c, own_need(c) + room_wanted(c, opts),
+                                 "even one layer, with the output, scratch "
+                                 "and its K and V,", err);
+    }
+    return st;
+}
+
+static cag_status allocate(struct cuda *c, cag_error *err)
+{
+    struct carve cv;
+    cag_status st = cuda_alloc(c, &c->dev_scratch, c->scratch_bytes,
+                               "the scratch", err);
+
     if (st != CAG_OK)
         return st;
     cv = (struct carve){ c->dev_scratch, 0 };
@@ -463,9 +530,6 @@ static void fill_in(struct cuda *c, const cag_model *m,
     const char *operand;
 
     c->base.ops = &cuda_ops;
-    c->base.chunk = opts->chunk != 0 ? opts->chunk : DEFAULT_CHUNK;
-    c->base.max_row = c->base.chunk > CUDA_STEP_ROWS ? c->base.chunk
-                                                     : CUDA_STEP_ROWS;
     c->cfg = cfg;
     c->w = &m->weights;
     c->pool = opts->pool;
@@ -530,9 +594,13 @@ static cag_status plugin_open(int ordinal, const cag_model *m,
     fill_in(c, m, opts);
     st = open_device(c, ordinal, err);
     if (st == CAG_OK)
+        st = choose_layers(c, opts, err);
+    if (st == CAG_OK)
         st = allocate(c, err);
     if (st == CAG_OK && cuk_gemm_prepare(c->run) != 0)
         st = cuda_fail(c, "starting cuBLAS", err);
+    if (st == CAG_OK)
+        c->used_bytes += CUK_GEMM_WORKSPACE;
     if (st != CAG_OK) {
         close_device(&c->base);
         return st;

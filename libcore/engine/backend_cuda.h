@@ -13,6 +13,9 @@
  * (feed_need), never the other way: what a copy overwrites is not in use.
  * All calls of the device come from the engine's thread, but for the export
  * of chunks, which a lock makes one at a time.
+ *
+ * Layers are counted from the first that is the device's (base.layer0 of the
+ * model's) wherever the outside does not see the number.
  */
 #ifndef ENGINE_BACKEND_CUDA_H
 #define ENGINE_BACKEND_CUDA_H
@@ -81,6 +84,7 @@ struct cuda {
     const struct model_weights *w;           /* as mapped */
     struct pool                *pool;        /* borrowed */
     struct cuk_shape            shape;
+    int                         n_layer;     /* of the device */
     int                         operand;     /* type of large products */
     int                         d_q, d_kv, d_qkv;
     size_t                      tile_bytes;
@@ -122,8 +126,9 @@ struct cuda {
     uint8_t             *dev_input;
     size_t               input_bytes;
 
-    void                *pinned;    /* one block for the next three */
+    void                *pinned;    /* one block for the next four */
     uint8_t             *host_input;
+    float               *host_x;    /* [rows, d_model], where layer0 > 0 */
     float               *host_logits;
     int32_t             *host_back; /* as bad and best lie on the device */
     size_t               back_bytes;
@@ -222,10 +227,10 @@ void       feed_free(struct feed *f);
 
 /* ---------------------------------------------------------- weights_cuda.c */
 
-/* Bytes of all tensors on the device. */
+/* Bytes of all tensors that layers from layer0 on need on the device. */
 cag_status weights_cuda_size(const struct model_weights *w,
-                             const struct model_config *cfg, uint64_t *out,
-                             cag_error *err);
+                             const struct model_config *cfg, int layer0,
+                             uint64_t *out, cag_error *err);
 /* Allocate, and start reading. */
 cag_status weights_cuda_start(struct cuda *c, cag_error *err);
 /* Layer -1: the embedding; n_layer: what comes after the last. */

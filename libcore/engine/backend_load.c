@@ -166,6 +166,7 @@ static cag_status open_cuda(int ordinal, const cag_model *m,
                             cag_error *err)
 {
     const struct cuda_plugin *p;
+    struct backend *gpu = NULL;
     char path[PATH_MAX];
     cag_status st;
     int n = 0;
@@ -185,7 +186,13 @@ static cag_status open_cuda(int ordinal, const cag_model *m,
         return cag_fail(err, CAG_E_BACKEND, NULL, -1,
                         "there is no cuda:%d, the driver sees %d GPU%s",
                         ordinal, n, n == 1 ? "" : "s");
-    return p->open(ordinal, m, opts, out, err);
+    st = p->open(ordinal, m, opts, &gpu, err);
+    if (st != CAG_OK)
+        return st;
+    if (gpu->layer0 > 0)
+        return split_new(m, opts, gpu, out, err);
+    *out = gpu;
+    return CAG_OK;
 }
 
 /* "cuda" or "cuda:N" with a plain decimal N */
@@ -239,6 +246,20 @@ bool cag_device_is_name(const char *device)
 
     return strcmp(device, "auto") == 0 || strcmp(device, "cpu") == 0 ||
            is_cuda(device, &ordinal);
+}
+
+bool cag_gpu_layers_of(const char *text, int *n)
+{
+    size_t len = strspn(text, "0123456789");
+
+    *n = 0;
+    if (strcmp(text, "all") == 0)
+        return true;
+    if (strcmp(text, "auto") == 0)
+        *n = CAG_GPU_LAYERS_AUTO;
+    else if (len >= 1 && len <= 6 && text[len] == '\0')
+        *n = (int)strtol(text, NULL, 10);
+    return *n != 0;
 }
 
 cag_status backend_load(const char *device, const cag_model *m,

@@ -17,8 +17,11 @@ cag_status cag_engine_new(const cag_model *m, const cag_engine_opts *opts,
 {
     static const cag_engine_opts defaults;
     const cag_engine_opts *o = opts != NULL ? opts : &defaults;
-    struct backend_opts bo = { o->chunk, o->precision, o->kv_f32, NULL,
-                               o->max_memory, o->plugin };
+    struct backend_opts bo = {
+        .chunk = o->chunk, .precision = o->precision, .kv_f32 = o->kv_f32,
+        .max_memory = o->max_memory, .plugin = o->plugin,
+        .gpu_layers = o->gpu_layers, .room_tok = o->room_tok
+    };
     cag_engine *e;
     cag_status st;
 
@@ -27,6 +30,10 @@ cag_status cag_engine_new(const cag_model *m, const cag_engine_opts *opts,
                         "chunk %d and %d threads, expected 0..%d and 0 or "
                         "more",
                         o->chunk, o->n_thread, MAX_CHUNK);
+    if (o->gpu_layers < CAG_GPU_LAYERS_AUTO || o->room_tok < 0)
+        return cag_fail(err, CAG_E_USAGE, NULL, -1,
+                        "%d layers on a GPU with room for %d positions",
+                        o->gpu_layers, o->room_tok);
     e = mem_zalloc(sizeof *e);
     if (e == NULL)
         return cag_fail_nomem(err, "engine");

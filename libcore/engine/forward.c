@@ -386,6 +386,16 @@ static void head(struct pass *p)
     run_rows(p, best_range);
 }
 
+/* The residual stream behind the last layer that is ours. */
+static void hand_over(const struct pass *p)
+{
+    const struct cpu *c = p->c;
+    size_t n = (size_t)p->n_row * (size_t)c->cfg->d_model;
+
+    c->k->add(c->x, c->y, n);
+    memcpy(p->req->x, c->x, n * sizeof *c->x);
+}
+
 /* --------------------------------------------------------------- the pass */
 
 static void mark_dirty(const struct forward_req *req)
@@ -421,7 +431,7 @@ static cag_status layers(struct pass *p, cag_error *err)
     cag_status st;
 
     run_rows(p, embed_range);
-    for (int l = 0; l < n_layer; l++) {
+    for (int l = 0; l < c->base.layer1; l++) {
         p->layer = l;
         if (p->req->progress != NULL && !go_on(p))
             return cag_fail(err, CAG_E_CANCELLED, NULL, -1, "cancelled");
@@ -437,7 +447,10 @@ static cag_status layers(struct pass *p, cag_error *err)
             return CAG_OK;
         layer_rest(p);
     }
-    head(p);
+    if (p->req->x != NULL)
+        hand_over(p);
+    else
+        head(p);
     return CAG_OK;
 }
 

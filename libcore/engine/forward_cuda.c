@@ -38,6 +38,7 @@ struct pass {
     struct cuda              *c;
     const struct forward_req *req;
     const struct forward_row *row;       /* [n_row] of this pass */
+    const float              *x;         /* the rows', where layer0 > 0 */
     int                       n_row, n_kv;   /* rows, timelines */
     int                       pad_row;   /* with empty rows of a graph */
     int                       n_item;    /* with empty items */
@@ -97,7 +98,7 @@ void forward_cuda_bounds(struct cuda *c)
         c->cap_state = states > c->cap_state ? states : c->cap_state;
     }
     c->cap_item *= 2;            /* a graph's items are rounded up */
-    offsets(off, rows, CUDA_STEP_ROWS, c->cap_item, c->cfg->n_layer);
+    offsets(off, rows, CUDA_STEP_ROWS, c->cap_item, c->n_layer);
     c->input_bytes = off[6];
     c->back_bytes = off[6] - off[4];
 }
@@ -124,7 +125,7 @@ static int padded_items(int n)
 static cag_status make_input(struct pass *p, bool graph, cag_error *err)
 {
     struct cuda *c = p->c;
-    int n_layer = c->cfg->n_layer, kv = -1;
+    int n_layer = c->n_layer, kv = -1;
     int n_kv = p->step ? p->pad_row : p->n_kv;
     struct cuk_plan plan = { NULL, NULL, c->cap_item / 2, p->pad_row,
                              c->cap_state, 0, 0 };
@@ -162,6 +163,11 @@ static cag_status make_input(struct pass *p, bool graph, cag_error *err)
     for (int l = 0; l < n_layer; l++)
         p->host.bad[l] = INT32_MAX;
     lay_out(&p->dev, c->dev_input, p->pad_row, n_kv, p->n_item, n_layer);
+    if (p->x != NULL) {
+        size_t d = (size_t)c->cfg->d_model, n = (size_t)p->n_row * d;
+        memcpy(c->host_x, p->x, n * sizeof *p->x);
+        memset(c->host_x + n, 0, ((size_t)p->pad_row * d - n) * sizeof *p->x);
+    }
     return CAG_OK;
 }
 
@@ -272,7 +278,7 @@ static int layer_ffn(const struct pass *p, const struct cuda_layer *w, int r0)
 static int layer_next(const struct pass *p, int l, int r0)
 {
     struct cuda *c = p->c;
-    bool last = l == c->cfg->n_layer - 1;
+    bool last = l == c->n_layer - 1;
     size_t d = (size_t)c->cfg->d_model;
     int type = last ? KT_F32 : between(p);
 
@@ -288,7 +294,7 @@ static int queue_layer(const struct pass *p, int l)
 {
     struct cuda *c = p->c;
     const struct cuda_layer *w = &c->layer[l];
-    int r0 = l == c->cfg->n_layer - 1 ? p->r0 : 0;
+    int r0 = l == c->n_layer - 1 ? p->r0 : 0;
 
     TRY(layer_kv(p, w, l));
     if (r0 == p->pad_row)
@@ -302,6 +308,10 @@ static int queue_embed(const struct pass *p)
 {
     struct cuda *c = p->c;
 
+    if (p->x != NULL)
+        return cuk_add_norm(c->run, c->x, NULL, NULL, c->h, between(p),
+                            c->layer[0].attn_norm, c->cfg->rms_eps,
+                            p->pad_row, c->cfg->d_model);
     return cuk_embed_norm(c->run, c->x, c->h, between(p), &c->embed,
                           c->layer[0].attn_norm, c->cfg->rms_eps,
                           p->dev.row, p->pad_row);
@@ -337,7 +347,13 @@ static int queue_best(const struct pass *p, int r, int n)
 
 static int queue_input(const struct pass *p)
 {
-    return cuk_copy(p->c->run, CUK_TO_DEV, p->c->dev_input, p->c->host_input,
+    struct cuda *c = p->c;
+
+    if (p->x != NULL)
+        TRY(cuk_copy(c->run, CUK_TO_DEV, c->x, c->host_x,
+                     (size_t)p->pad_row * (size_t)c->cfg->d_model *
+                         sizeof *c->x));
+    return cuk_copy(c->run, CUK_TO_DEV, c->dev_input, c->host_input,
                     p->host.bytes);
 }
 
@@ -371,7 +387,7 @@ static int queue_step(const struct pass *p)
 {
     TRY(queue_input(p));
     TRY(queue_embed(p));
-    for (int l = 0; l < p->c->cfg->n_layer; l++)
+    for (int l = 0; l < p->c->n_layer; l++)
         TRY(queue_layer(p, l));
     if (!p->greedy)
         return 0;
@@ -430,7 +446,6 @@ static cag_status run_layers(const struct pass *p, cag_error *err)
 {
     struct cuda *c = p->c;
     const struct forward_req *req = p->req;
-    int n_layer = c->cfg->n_layer;
     cag_status st;
 
     trace_cuda_start(c);
@@ -439,12 +454,12 @@ static cag_status run_layers(const struct pass *p, cag_error *err)
         st = weights_cuda_need(c, 0, err);
     if (st == CAG_OK && queue_embed(p) != 0)
         st = cuda_fail(c, "the embedding", err);
-    for (int l = 0; st == CAG_OK && l < n_layer; l++) {
+    for (int l = 0; st == CAG_OK && l < c->n_layer; l++) {
         struct cuk_event *end = c->layer_end[l % 2];
         if (req->progress != NULL) {
             if (l >= 2 && cuk_event_sync(end) != 0)
                 return cuda_fail(c, "a forward pass", err);
-            if (!req->progress(req->ctx, l, n_layer))
+            if (!req->progress(req->ctx, c->base.layer0 + l, c->cfg->n_layer))
                 return cag_fail(err, CAG_E_CANCELLED, NULL, -1, "cancelled");
         }
         st = layer_ready(p, l, err);
@@ -525,11 +540,10 @@ static cag_status finish(struct pass *p, cag_error *err)
 {
     struct cuda *c = p->c;
     const int32_t *best = c->host_back + (p->dev.best - p->dev.bad);
-    int n_layer = c->cfg->n_layer;
 
     if (cuk_stream_sync(c->run) != 0)
         return cuda_fail(c, "a forward pass", err);
-    for (int l = 0; l < n_layer; l++) {
+    for (int l = 0; l < c->n_layer; l++) {
         int bad = c->host_back[l];
         if (bad >= p->n_row)
             continue;
@@ -538,7 +552,7 @@ static cag_status finish(struct pass *p, cag_error *err)
         return cag_fail(err, CAG_E_UNSUPPORTED, NULL, -1,
                         "layer %d, token %d: a key or value does not fit f16 "
                         "(above 65504 or not a number)",
-                        l, p->row[bad].pos);
+                        c->base.layer0 + l, p->row[bad].pos);
     }
     hand_out(p);
     for (int r = p->r0; r < p->n_row; r++)
@@ -635,6 +649,8 @@ cag_status forward_cuda(struct backend *b, const struct forward_req *req,
     for (int i = 0; st == CAG_OK && i < req->n_row;) {
         struct pass p = { .c = c, .req = req, .row = req->row + i,
                           .step = req->phase == FORWARD_STEP };
+        if (req->x != NULL)
+            p.x = req->x + (size_t)i * (size_t)c->cfg->d_model;
         take_rows(&p, req->n_row - i);
         st = run_pass(&p, err);
         if (st == CAG_OK)

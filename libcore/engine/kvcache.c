@@ -192,7 +192,7 @@ static cag_status check_shape(const struct kvcache *kv,
                               const struct kvc_shape *s, const char *path,
                               cag_error *err)
 {
-    if (s->n_layer == kv->n_layer && s->n_kv_head == kv->n_kv_head &&
+    if (s->n_layer >= kv->n_layer && s->n_kv_head == kv->n_kv_head &&
         s->d_head == kv->d_head &&
         (s->elem_bytes == elem_bytes(kv) || kvc_is_q8h(s)))
         return CAG_OK;
@@ -306,7 +306,7 @@ cag_status kvcache_import(struct kvcache *kv, const cag_kvc *k, int n_tok,
         return cag_fail(err, CAG_E_USAGE, cag_kvc_get_info(k)->path, -1,
                         "%d tokens asked of a cache of %d", n_tok, s->n_tok);
     j.n_chunk = (n_tok + s->chunk_tok - 1) / s->chunk_tok;
-    n_item = j.n_chunk * s->n_layer;
+    n_item = j.n_chunk * kv->n_layer;
     j.failed = mem_zalloc((size_t)n_item);
     if (!kvc_chunk_in_place(k)) {
         j.scratch = mem_alloc_array((size_t)n_thread, sizeof *j.scratch);

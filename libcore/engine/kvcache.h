@@ -16,7 +16,8 @@ struct kv_q8h;
 struct kvcache {
     struct backend_kv base;
     struct prefix    *prefix;      /* or NULL */
-    int               n_layer, n_kv_head, d_head;
+    int               n_layer;     /* held: the model's first ones */
+    int               n_kv_head, d_head;
     int               kv_type;     /* KV_F16 or KV_F32 */
     size_t            tile_bytes;
     int               max_tok;

@@ -83,8 +83,9 @@ static cag_status prefix_fill(void *ctx, int item, uint8_t *data,
 {
     const struct cuda_prefix *p = ctx;
 
-    return load_chunk(p->kvc, p->n_tok, item / p->n_chunk, item % p->n_chunk,
-                      data, err);
+    return load_chunk(p->kvc, p->n_tok,
+                      p->base.backend->layer0 + item / p->n_chunk,
+                      item % p->n_chunk, data, err);
 }
 
 static int prefix_send(void *ctx, struct cuk_stream *s, int item,
@@ -122,8 +123,8 @@ static cag_status prefix_alloc(struct cuda *c, struct cuda_prefix *p,
 
     p->layer_bytes = chunk_off(s, p->n_chunk - 1) +
                      kvc_chunk_bytes(s, p->n_chunk - 1);
-    tail = (size_t)s->n_layer * layer_rows(c) * c->tile_bytes;
-    if (!mem_mul(&n, p->layer_bytes, (size_t)s->n_layer) ||
+    tail = (size_t)c->n_layer * layer_rows(c) * c->tile_bytes;
+    if (!mem_mul(&n, p->layer_bytes, (size_t)c->n_layer) ||
         !mem_add(&n, n, tail + raw))
         return cag_fail_nomem(err, "the cache on the device");
     void *dev;
@@ -161,14 +162,14 @@ cag_status cuda_prefix_new(struct backend *b, const cag_kvc *k, int n_tok,
     p->n_chunk = kvc_n_chunk(s);
     p->n_tok = n_tok;
     p->n_shared = n_tok / KVC_TILE;
-    p->group_end = mem_alloc_array((size_t)s->n_layer, sizeof *p->group_end);
+    p->group_end = mem_alloc_array((size_t)c->n_layer, sizeof *p->group_end);
     st = p->group_end != NULL ? prefix_alloc(c, p, err)
                               : cag_fail_nomem(err, "prefix");
     if (st == CAG_OK) {
-        struct feed_desc d = { s->n_layer, p->group_end, slot_bytes(s),
+        struct feed_desc d = { c->n_layer, p->group_end, slot_bytes(s),
                                prefix_fill, prefix_send, p,
                                "loading the cache", CUDA_CACHE };
-        for (int l = 0; l < s->n_layer; l++)
+        for (int l = 0; l < c->n_layer; l++)
             p->group_end[l] = (l + 1) * p->n_chunk;
         st = feed_new(c, &d, &p->feed, err);
     }
@@ -236,7 +237,7 @@ cag_status cuda_prefix_load(struct backend_prefix *base, cag_error *err)
 {
     struct cuda_prefix *p = (struct cuda_prefix *)base;
     struct cuda *c = cuda_of(base->backend);
-    cag_status st = prefix_need(p, p->shape.n_layer - 1, err);
+    cag_status st = prefix_need(p, c->n_layer - 1, err);
 
     if (st == CAG_OK && cuk_stream_sync(c->run) != 0)
         st = cuda_fail(c, "loading the cache", err);
@@ -255,7 +256,7 @@ static cag_status own_bytes(const struct cuda *c, const struct cuda_prefix *p,
 {
     *n_tile = (max_tok + KV_TILE - 1) / KV_TILE -
               (p != NULL ? p->n_shared : 0);
-    if (mem_mul(bytes, (size_t)c->cfg->n_layer * layer_rows(c),
+    if (mem_mul(bytes, (size_t)c->n_layer * layer_rows(c),
                 (size_t)*n_tile) &&
         mem_mul(bytes, *bytes, c->tile_bytes))
         return CAG_OK;
@@ -386,7 +387,7 @@ bool cuda_kv_settled(const struct cuda_kv *kv)
 {
     return kv->prefix == NULL ||
            (kv->prefix->feed == NULL &&
-            kv->n_layer_ready == cuda_of(kv->base.backend)->cfg->n_layer);
+            kv->n_layer_ready == cuda_of(kv->base.backend)->n_layer);
 }
 
 /* Zero the slots from slot on of one private tile, over the host. */
@@ -394,7 +395,7 @@ static cag_status clear_slots(struct cuda_kv *kv, int tile, int slot,
                               cag_error *err)
 {
     struct cuda *c = cuda_of(kv->base.backend);
-    size_t rows = (size_t)c->cfg->n_layer * layer_rows(c);
+    size_t rows = (size_t)c->n_layer * layer_rows(c);
     size_t n_head = (size_t)c->shape.n_kv_head;
     uint8_t *host = mem_alloc_array(rows, c->tile_bytes);
     bool ok;
@@ -412,7 +413,7 @@ static cag_status clear_slots(struct cuda_kv *kv, int tile, int slot,
                        host + (r + n_head) * c->tile_bytes, 2,
                        c->shape.d_head, slot);
     ok = ok &&
-         put_tile(kv, CUK_TO_DEV, tile, 0, c->cfg->n_layer, host) == 0 &&
+         put_tile(kv, CUK_TO_DEV, tile, 0, c->n_layer, host) == 0 &&
          cuk_stream_sync(c->run) == 0;
     mem_free(host);
     return ok ? CAG_OK : cuda_fail(c, "clearing a session", err);
@@ -421,7 +422,7 @@ static cag_status clear_slots(struct cuda_kv *kv, int tile, int slot,
 cag_status cuda_kv_clean(struct cuda_kv *kv, cag_error *err)
 {
     struct cuda *c = cuda_of(kv->base.backend);
-    size_t rows = (size_t)c->cfg->n_layer * layer_rows(c);
+    size_t rows = (size_t)c->n_layer * layer_rows(c);
     int tile = kv->n_dirty / KV_TILE, slot = kv->n_dirty % KV_TILE;
     cag_status st;
 
@@ -517,19 +518,20 @@ cag_status cuda_kv_export(const struct backend_kv *base,
     struct cuda *c = cuda_of(base->backend);
     int n_tile = kvc_chunk_tiles(shape, chunk);
     int tile0 = chunk * (shape->chunk_tok / KVC_TILE);
+    int l = layer - base->backend->layer0;
     cag_status st = check_shape(c, shape, NULL, err);
 
     if (st != CAG_OK)
         return st;
     /* loading is not thread-safe, so it is not done here */
-    if (kv->prefix != NULL && layer >= kv->n_layer_ready)
+    if (kv->prefix != NULL && l >= kv->n_layer_ready)
         return cag_fail(err, CAG_E_USAGE, NULL, -1,
                         "layer %d of the session's prefix was never used: "
                         "its K and V cannot be exported",
                         layer);
     /* Writers of a cache come with many threads; the bus is one. */
     pthread_mutex_lock(&c->lock);
-    if (export_tiles(kv, layer, tile0, n_tile, dst) != 0)
+    if (export_tiles(kv, l, tile0, n_tile, dst) != 0)
         st = cuda_fail(c, "reading K and V back", err);
     pthread_mutex_unlock(&c->lock);
     if (st == CAG_OK && (tile0 + n_tile) * KVC_TILE > shape->n_tok)
@@ -550,7 +552,9 @@ static cag_status import_fill(void *ctx, int item, uint8_t *data,
     const struct import *j = ctx;
     int chunk = item % j->n_chunk;
     cag_status st = load_chunk(j->kvc, kvc_get_shape(j->kvc)->n_tok,
-                               item / j->n_chunk, chunk, data, err);
+                               j->kv->base.backend->layer0 +
+                                   item / j->n_chunk,
+                               chunk, data, err);
     int left = j->n_tok - chunk * j->shape->chunk_tok;
 
     /* the tile in which the import ends */
@@ -602,7 +606,7 @@ cag_status cuda_kv_import(struct backend_kv *base, const cag_kvc *k, int n_tok,
         return cag_fail(err, CAG_E_USAGE, path, -1,
                         "%d tokens asked of a cache of %d", n_tok, s->n_tok);
     j.n_chunk = (n_tok + s->chunk_tok - 1) / s->chunk_tok;
-    end = j.n_chunk * s->n_layer;
+    end = j.n_chunk * c->n_layer;
     struct feed_desc d = { 1, &end, slot_bytes(s), import_fill, import_send,
                            &j, "importing a cache", CUDA_N_MARK };
     /* the timeline was cleared on the run stream; that comes first */

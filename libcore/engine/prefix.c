@@ -147,12 +147,11 @@ cag_status prefix_ready(struct prefix *p, int layer, cag_error *err)
     return CAG_OK;
 }
 
-cag_status prefix_load(struct backend_prefix *base, cag_error *err)
+cag_status prefix_load(struct prefix *p, int n_layer, cag_error *err)
 {
-    struct prefix *p = (struct prefix *)base;
     cag_status st = CAG_OK;
 
-    for (int l = 0; st == CAG_OK && l < p->shape->n_layer; l++)
+    for (int l = 0; st == CAG_OK && l < n_layer; l++)
         st = prefix_ready(p, l, err);
     return st;
 }

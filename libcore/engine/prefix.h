@@ -33,7 +33,8 @@ uint64_t   prefix_private_bytes(const struct backend_prefix *p);
 
 /* Check and expand one layer's chunks with all threads; cheap once done. */
 cag_status prefix_ready(struct prefix *p, int layer, cag_error *err);
-cag_status prefix_load(struct backend_prefix *p, cag_error *err);
+/* The same for the first n_layer layers. */
+cag_status prefix_load(struct prefix *p, int n_layer, cag_error *err);
 
 /* A tile of a layer that is ready; tile counts from position 0. */
 const uint8_t *prefix_tile(const struct prefix *p, int layer, int is_v,

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "engine/engine.h"
+#include "kvc/kvc_read.h"
 #include "util/error.h"
 #include "util/mem.h"
 
@@ -184,7 +185,7 @@ static cag_status prefill(cag_engine *e, cag_step *step, int n, int total,
                           float *rows, cag_error *err)
 {
     struct prefill_progress progress = { e, 0, 0, total };
-    struct forward_req req = { FORWARD_PROMPT, 0, e->row, NULL, NULL };
+    struct forward_req req = { .phase = FORWARD_PROMPT, .row = e->row };
 
     if (e->progress != NULL) {
         req.progress = prefill_progress;
@@ -386,7 +387,7 @@ static cag_status step(const struct steps *a, cag_error *err)
     if (st != CAG_OK)
         return st;
     cag_engine *e = session_at(a, 0)->engine;
-    struct forward_req req = { FORWARD_STEP, 0, e->row, NULL, NULL };
+    struct forward_req req = { .phase = FORWARD_STEP, .row = e->row };
     for (int i = 0, next; st == CAG_OK && i < a->n; i = next) {
         next = pass_end(e, a, i, &req.n_row);
         step_rows(e, a, i, next);
@@ -470,7 +471,8 @@ cag_status session_export_chunk(const cag_session *s,
                                 const struct kvc_shape *shape, int layer,
                                 int chunk, uint8_t *dst, cag_error *err)
 {
-    if (shape->n_tok > s->n_tok || layer < 0 || layer >= shape->n_layer ||
+    if (shape->n_layer != s->engine->model->config.n_layer ||
+        shape->n_tok > s->n_tok || layer < 0 || layer >= shape->n_layer ||
         chunk < 0 || chunk >= kvc_n_chunk(shape))
         return cag_fail(err, CAG_E_USAGE, NULL, -1,
                         "chunk %d of layer %d of %d tokens asked of a "
@@ -486,7 +488,12 @@ cag_status session_import(cag_session *s, const cag_kvc *k, int n_tok,
         return cag_fail(err, CAG_E_USAGE, NULL, -1,
                         "import of %d tokens into a session of %d", n_tok,
                         s->n_tok);
+    int n_layer = s->engine->model->config.n_layer;
     cag_status st = check_append(s, n_tok, err);
+    if (st == CAG_OK && kvc_get_shape(k)->n_layer != n_layer)
+        st = cag_fail(err, CAG_E_MISMATCH, cag_kvc_get_info(k)->path, -1,
+                      "the cache is of %d layers, the model of %d",
+                      kvc_get_shape(k)->n_layer, n_layer);
     if (st == CAG_OK)
         st = ops_of(s)->kv_import(s->kv, k, n_tok, err);
     if (st != CAG_OK) {

@@ -49,6 +49,14 @@ int trace_cuda_mark(struct cuda *c, enum cuda_mark what, int i,
     return code != 0 ? code : cuk_event_record(t->mark[what][i], s);
 }
 
+/* As the model counts its layers. */
+static int number_of(const struct cuda *c, enum cuda_mark what, int i)
+{
+    bool layer = what == CUDA_WEIGHTS ? i > 0 : what != CUDA_OUTCOME;
+
+    return layer ? c->base.layer0 + i : i;
+}
+
 void trace_cuda_list(struct backend *b, backend_moment_fn *fn, void *ctx)
 {
     static const char *const name[CUDA_N_MARK] = { "weights", "cache",
@@ -62,7 +70,8 @@ void trace_cuda_list(struct backend *b, backend_moment_fn *fn, void *ctx)
         for (int i = 0; i < CUDA_TRACE_SLOTS; i++)
             if (c->trace->mark[k][i] != NULL &&
                 cuk_event_ms(c->trace->start, c->trace->mark[k][i], &ms) == 0)
-                fn(ctx, name[k], i, (double)ms);
+                fn(ctx, name[k], number_of(c, (enum cuda_mark)k, i),
+                   (double)ms);
 }
 
 void trace_cuda_free(struct cuda *c)

@@ -23,7 +23,7 @@ struct piece {
 
 struct weight_load {
     struct piece *piece;
-    int          *group_end;      /* [n_layer + 2] */
+    int          *group_end;      /* [c->n_layer + 2] */
     struct feed  *feed;
 };
 
@@ -99,26 +99,31 @@ static void walk_layer(struct walk *w, const struct model_layer *m,
     out->w_down = matrix(w, &m->w_down);
 }
 
+/* Whoever has the first layer looks the ids up. */
 static void walk_all(struct walk *w, const struct model_weights *m,
-                     const struct model_config *cfg, int *group_end)
+                     const struct model_config *cfg, int layer0,
+                     int *group_end)
 {
     struct cuda_layer none;
-    struct kmat embed = matrix(w, &m->embed), head = embed;
+    struct kmat embed = { 0 }, head;
+    int n = cfg->n_layer - layer0;
     const float *norm;
 
+    if (layer0 == 0)
+        embed = matrix(w, &m->embed);
     if (group_end != NULL)
         group_end[0] = w->n_piece;
-    for (int l = 0; l < cfg->n_layer; l++) {
-        walk_layer(w, &m->layer[l], cfg, w->c != NULL ? &w->c->layer[l]
-                                                      : &none);
+    for (int l = 0; l < n; l++) {
+        walk_layer(w, &m->layer[layer0 + l], cfg,
+                   w->c != NULL ? &w->c->layer[l] : &none);
         if (group_end != NULL)
             group_end[l + 1] = w->n_piece;
     }
     norm = vector(w, m->out_norm, cfg->d_model);
-    if (m->head.data != m->embed.data)
-        head = matrix(w, &m->head);
+    head = layer0 == 0 && m->head.data == m->embed.data
+               ? embed : matrix(w, &m->head);
     if (group_end != NULL)
-        group_end[cfg->n_layer + 1] = w->n_piece;
+        group_end[n + 1] = w->n_piece;
     if (w->c != NULL) {
         w->c->embed = embed;
         w->c->head = head;
@@ -127,12 +132,12 @@ static void walk_all(struct walk *w, const struct model_weights *m,
 }
 
 cag_status weights_cuda_size(const struct model_weights *w,
-                             const struct model_config *cfg, uint64_t *out,
-                             cag_error *err)
+                             const struct model_config *cfg, int layer0,
+                             uint64_t *out, cag_error *err)
 {
     struct walk walk = { 0 };
 
-    walk_all(&walk, w, cfg, NULL);
+    walk_all(&walk, w, cfg, layer0, NULL);
     if (walk.overflow)
         return cag_fail_nomem(err, "weights on the device");
     *out = walk.off;
@@ -161,24 +166,24 @@ cag_status weights_cuda_start(struct cuda *c, cag_error *err)
 {
     struct walk w = { .c = NULL };
     struct weight_load *l = mem_zalloc(sizeof *l);
-    struct feed_desc d = { c->cfg->n_layer + 2, NULL, PIECE, fill, send, l,
+    struct feed_desc d = { c->n_layer + 2, NULL, PIECE, fill, send, l,
                            "loading the weights", CUDA_WEIGHTS };
     cag_status st = CAG_OK;
 
     if (l == NULL)
         return cag_fail_nomem(err, "loader");
     c->load = l;
-    walk_all(&w, c->w, c->cfg, NULL);
+    walk_all(&w, c->w, c->cfg, c->base.layer0, NULL);
     l->piece = mem_alloc_array((size_t)w.n_piece, sizeof *l->piece);
     l->group_end = mem_alloc_array((size_t)d.n_group, sizeof *l->group_end);
-    c->layer = mem_alloc_array((size_t)c->cfg->n_layer, sizeof *c->layer);
+    c->layer = mem_alloc_array((size_t)c->n_layer, sizeof *c->layer);
     if (l->piece == NULL || l->group_end == NULL || c->layer == NULL)
         return cag_fail_nomem(err, "loader");
     st = cuda_alloc(c, &c->dev_weights, c->weight_bytes, "the weights", err);
     if (st != CAG_OK)
         return st;
     w = (struct walk){ c, c->dev_weights, 0, 0, l->piece, false };
-    walk_all(&w, c->w, c->cfg, l->group_end);
+    walk_all(&w, c->w, c->cfg, c->base.layer0, l->group_end);
     d.group_end = l->group_end;
     return feed_new(c, &d, &l->feed, err);
 }

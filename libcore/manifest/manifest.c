@@ -49,6 +49,7 @@ static const struct key top_keys[] = {
     { "max-loss", K_REAL, AT(max_loss), 0, 1000000, NULL },
     { "precision", K_CHOICE, AT(precision), 0, 0, precisions },
     { "device", K_STR, AT(device), 0, 0, NULL },
+    { "gpu-layers", K_STR, AT(gpu_layers), 0, 0, NULL },
     { "front-matter", K_CHOICE, AT(front_matter), 0, 0, fronts },
     { "depfile", K_PATH, AT(depfile), 0, 0, NULL },
     { "ctx-size", K_INT, AT(ctx_size), 64, 1 << 24, NULL },

@@ -306,6 +306,7 @@ static cag_status make(struct build_job *j, cag_error *err)
         return st;
     opts.kv_f32 = j->exact.elem_bytes == 4;
     opts.max_memory = j->o->max_memory;
+    opts.room_tok = (int)j->ids.n;
     if (kvc_is_q8h(&j->shape) &&
         (!opts.device || !strcmp(opts.device, "auto")))
         opts.device = "cpu";       /* a GPU is not asked for its queries */

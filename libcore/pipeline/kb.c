@@ -16,6 +16,8 @@
 #include "pipeline/notes.h"
 #include "util/mem.h"
 
+#define TALK_TOK 4096
+
 void cag_kb_opts_init(cag_kb_opts *o)
 {
     memset(o, 0, sizeof *o);
@@ -90,6 +92,15 @@ static cag_status start_engine(cag_kb *kb, const cag_engine_opts *e,
     return st;
 }
 
+/* Positions that --gpu-layers auto leaves room for: the cache, and what a long
+ * conversation on it takes. */
+static int room_for(const cag_kb *kb)
+{
+    int64_t n = (int64_t)kb->n_ids + TALK_TOK;
+
+    return (int)(n < kb->n_ctx ? n : kb->n_ctx);
+}
+
 static cag_status open_engine(cag_kb *kb, const cag_kb_opts *o,
                               cag_error *err)
 {
@@ -97,6 +108,7 @@ static cag_status open_engine(cag_kb *kb, const cag_kb_opts *o,
     cag_error why = CAG_ERROR_INIT;
     cag_status st;
 
+    e.room_tok = room_for(kb);
     e.kv_f32 = !strcmp(cag_kvc_get_info(kb->kvc)->codec, "f32");
     if (e.precision == CAG_PRECISION_AUTO)
         e.precision = cag_precision_of(cag_kvc_get_info(kb->kvc)->precision);

@@ -163,11 +163,11 @@ END
     # the model fits, the cache does not
     expect 0 cag-ask -n 3 --device cpu qwen.kvc "Who leads?"
     cp "$out" cpu.qwen
-    CAG_SHIM=memory=100 expect 0 cag-ask -n 3 --device auto qwen.kvc "Who leads?"
+    CAG_SHIM=memory=126 expect 0 cag-ask -n 3 --device auto qwen.kvc "Who leads?"
     cmp cpu.qwen "$out"
     says "warning: using the CPU, not the GPU: the cache needs 1 MiB of the" \
-        "MiB of 100 MiB are free"
-    CAG_SHIM=memory=100 expect 71 cag-ask -n 3 qwen.kvc "Who leads?"
+        "MiB of 126 MiB are free"
+    CAG_SHIM=memory=126 expect 71 cag-ask -n 3 qwen.kvc "Who leads?"
     refused "the cache needs 1 MiB of the GPU's memory"
     # no driver, no device: nothing to complain about
     for shim in driver=0 devices=0; do
@@ -209,6 +209,84 @@ END
     counted cag-ask -n 2 --max-memory 200M llama.kvc "Who leads?"
     expect 71 cag-build --max-memory 4M -m "$MODELS/llama" -o x.kvc kb.md
     grep -q 'MiB' "$err"
+}
+
+@test "--gpu-layers: the first layers stay on the CPU, the answer is the same" {
+    local n
+    expect 0 cag-ask -n 8 --device cpu qwen.kvc "Who leads?"
+    cp "$out" cpu.txt
+    for n in 1 2 99 all auto; do
+        counted cag-ask -n 8 -u --gpu-layers $n qwen.kvc "Who leads?"
+        cmp cpu.txt "$out"
+        [ $n = 1 ] || says "; cuda, sm_89; cuda:0 host shim 0, compute"
+    done
+    counted cag-ask -n 8 -u --gpu-layers 1 qwen.kvc "Who leads?"
+    says "; cpu+cuda, " "+sm_89; cuda:0 host shim 0, compute capability 8.9" \
+        ": layers 1-1 of 2, the CPU has the others" "MiB of its memory in use"
+    # sessions, batches, guesses, sampling
+    expect 0 cag-ask -n 5 -j 3 --device cpu --batch rows.jsonl \
+        --output-format text qwen.kvc
+    cp "$out" cpu.rows
+    counted cag-ask -n 5 -j 3 --gpu-layers 1 --batch rows.jsonl \
+        --output-format text qwen.kvc
+    cmp cpu.rows "$out"
+    printf 'Who leads?\nAnd how long?\n' >talk
+    expect 0 cag-ask -i -n 6 --device cpu qwen.kvc <talk
+    cp "$out" cpu.talk
+    counted cag-ask -i -n 6 --gpu-layers 1 qwen.kvc <talk
+    cmp cpu.talk "$out"
+    # a cache of both, read by either; an option of the CPU's has no meaning
+    counted cag-build -q --gpu-layers 1 -m "$MODELS/qwen3" -o split.kvc kb.md
+    expect 0 cag-inspect split.kvc
+    grep -q 'cpu+cuda, .*+cuda-bf16\.1@1' "$out"
+    for n in cpu cuda; do
+        expect 0 cag-ask -n 8 --device $n --gpu-layers 1 split.kvc "Who leads?"
+        cmp cpu.txt "$out"
+    done
+    # what was computed otherwise is no beginning of this one
+    echo "More." >>kb2.md
+    counted cag-build --gpu-layers 1 -m "$MODELS/qwen3" -o split.kvc kb.md kb2.md
+    expect 0 cag-build --codec q8h --max-loss 1 --device auto --gpu-layers 1 \
+        -m "$MODELS/qwen3" -o q.kvc kb.md
+    counted cag-ask -n 8 --gpu-layers 1 q.kvc "Who leads?"
+    cp "$out" q.txt
+    expect 0 cag-ask -n 8 --device cpu q.kvc "Who leads?"
+    cmp q.txt "$out"
+}
+
+@test "--gpu-layers auto takes as many as fit" {
+    local n
+    expect 0 cag-ask -n 8 --device cpu qwen.kvc "Who leads?"
+    cp "$out" cpu.txt
+    for n in 118 122; do
+        CAG_SHIM=memory=$n expect 0 cag-ask -n 8 -u --gpu-layers auto qwen.kvc \
+            "Who leads?"
+        says ": layers 1-1 of 2, the CPU has the others"
+        cmp cpu.txt "$out"
+        CAG_SHIM=memory=$n expect 71 cag-ask -n 8 qwen.kvc "Who leads?"
+        refused "the model with its scratch needs"
+    done
+    CAG_SHIM=memory=105 expect 71 cag-ask --gpu-layers auto qwen.kvc "Who leads?"
+    refused "even one layer, with the output, scratch and its K and V, needs" \
+        "MiB of 105 MiB are free"
+    CAG_SHIM=memory=90 expect 71 cag-ask --gpu-layers 1 qwen.kvc "Who leads?"
+    refused "1 of 2 layers with their scratch needs"
+    CAG_SHIM=memory=90 expect 0 cag-ask -n 8 --device auto --gpu-layers auto \
+        qwen.kvc "Who leads?"
+    says "warning: using the CPU, not the GPU: even one layer"
+    cmp cpu.txt "$out"
+    for n in 0 -1 some 1.5 ''; do
+        expect 64 cag-ask --gpu-layers "$n" qwen.kvc "Who leads?"
+        expect 64 cag-build --gpu-layers "$n" -m "$MODELS/qwen3" -o n.kvc kb.md
+        expect 64 cag-bench --gpu-layers "$n" qwen.kvc
+    done
+    printf 'model: %s\nsources: [kb.md]\ngpu-layers: 1\n' "$MODELS/qwen3" >m.yaml
+    counted cag-build -q --manifest m.yaml -o m.kvc
+    expect 0 cag-inspect m.kvc
+    grep -q 'cpu+cuda' "$out"
+    sed -i 's/layers: 1/layers: none/' m.yaml
+    expect 78 cag-build -q --manifest m.yaml -o m.kvc
+    grep -q "m.yaml:3:13: .*expected all, auto or a number" "$err"
 }
 
 @test "cag-inspect --devices lists what is there" {

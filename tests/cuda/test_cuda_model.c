@@ -29,18 +29,24 @@ static struct {
     int    n_choice;        /* compared first choices */
 } seen;
 
+/* Of the engines made from here on; see backend.h. */
+static int gpu_layers;
+
 /* An engine on the shim's device; backend_load would look for a file. */
 static cag_engine *cuda_engine(const cag_model *m, int chunk,
                                cag_precision precision)
 {
     cag_engine_opts o = { .device = "cpu", .n_thread = 2, .chunk = chunk };
     cag_engine *e = NULL;
-    struct backend_opts bo = { .chunk = chunk, .precision = precision };
+    struct backend_opts bo = { .chunk = chunk, .precision = precision,
+                               .gpu_layers = gpu_layers };
     struct backend *b = NULL;
 
     OK(cag_engine_new(m, &o, &e, err));
     bo.pool = e->pool;
     OK(cag_cuda_plugin()->open(0, m, &bo, &b, err));
+    if (b->layer0 > 0)
+        OK(split_new(m, &bo, b, &b, err));
     e->backend->ops->free(e->backend);
     e->backend = b;
     e->chunk = b->chunk;
@@ -634,6 +640,161 @@ static void memory(void **state)
     cag_model_close(t.m);
 }
 
+/* ----------------------------------------------------- layers on the CPU */
+
+/* A model split before each of its layers is the model; so are caches,
+ * batches and files of one. */
+static void split(void **state)
+{
+    static const char *const name[] = {
+        "models/mistral", "models/llama-bias", "models/qwen3-tied",
+        "models/llama.Q4_0.gguf"
+    };
+
+    for (size_t i = 0; i < sizeof name / sizeof name[0]; i++) {
+        cag_model *m = mt_model(name[i]);
+        int n = m->config.n_layer;
+
+        cag_model_close(m);
+        assert_in_range(n, 2, 3);
+        for (gpu_layers = 1; gpu_layers <= n + 1; gpu_layers++) {
+            shim_seed(i + 1);
+            compare_model(name[i], CAG_PRECISION_DEFAULT);
+        }
+    }
+    check_median();
+    gpu_layers = 1;
+    cached(state);
+    codes(state);
+    batch(state);
+    written(state);
+    gpu_layers = 0;
+}
+
+/* What a split engine says of itself, and what it takes. */
+static void split_described(void **state)
+{
+    (void)state;
+    gpu_layers = 1;
+    set_up("models/mistral");
+    bool warn = true;
+    const char *note = cag_engine_note(t.gpu, &warn);
+    uint64_t bytes = cag_engine_device_bytes(t.gpu);
+
+    assert_false(warn);
+    assert_non_null(strstr(note, "cuda:0 host shim 0"));
+    assert_non_null(strstr(note, ": layers 2-2 of 3, the CPU has the others"));
+    assert_string_equal(cag_engine_device(t.gpu), "cpu+cuda");
+    assert_non_null(strstr(cag_engine_numerics(t.gpu),
+                           cag_engine_numerics(t.cpu)));
+    assert_non_null(strstr(cag_engine_numerics(t.gpu), "+cuda-bf16.1@2"));
+    cag_session *s = mt_session(t.gpu, NULL, 64);
+    uint64_t one = cag_engine_device_bytes(t.gpu) - bytes;
+    cag_session_free(s);
+    /* the plain engine has three layers' weights, K and V on the device */
+    gpu_layers = 0;
+    cag_engine *whole = cuda_engine(t.m, 64, CAG_PRECISION_DEFAULT);
+    assert_true(cag_engine_device_bytes(whole) > bytes);
+    bytes = cag_engine_device_bytes(whole);
+    s = mt_session(whole, NULL, 64);
+    assert_true(cag_engine_device_bytes(whole) - bytes > one);
+    cag_session_free(s);
+    cag_engine_free(whole);
+    /* K and V of another shape are nobody's */
+    cag_session *q = mt_session(t.gpu, NULL, 64);
+    struct kvc_shape shape = { 2, t.m->config.n_kv_head, t.m->config.d_head,
+                               2, 1, 64 };
+    uint8_t byte;
+    assert_int_equal(session_export_chunk(q, &shape, 0, 0, &byte, NULL),
+                     CAG_E_USAGE);
+    cag_error e = CAG_ERROR_INIT;
+    assert_int_equal(session_gather(q, 0, &e), CAG_E_UNSUPPORTED);
+    assert_non_null(strstr(e.msg, "not built on device cpu+cuda"));
+    cag_session_free(q);
+    tear_down();
+}
+
+/* The layers that fit, by what is free, or an error that says what does not. */
+static void split_auto(void **state)
+{
+    enum { FULL = 3 };
+    struct backend_opts bo = { .gpu_layers = CAG_GPU_LAYERS_AUTO, .chunk = 64,
+                               .room_tok = 4000 };
+    cag_error e = CAG_ERROR_INIT;
+    struct backend *b = NULL;
+    bool seen_n[FULL + 1] = { false };
+
+    (void)state;
+    t.m = mt_model("models/mistral");
+    OK(pool_new(&bo.pool, 1, err));
+    for (uint64_t kib = 100 << 10; kib <= 150 << 10; kib += 1024) {
+        shim_memory(kib << 10);
+        cag_status st = cag_cuda_plugin()->open(0, t.m, &bo, &b, &e);
+        if (st != CAG_OK) {
+            assert_int_equal(st, CAG_E_NOMEM);
+            assert_non_null(strstr(e.msg, "even one layer, with the output"));
+            assert_non_null(strstr(e.msg, "MiB are free"));
+            assert_false(seen_n[1]);
+            continue;
+        }
+        int n = FULL - b->layer0;
+        assert_in_range(n, 1, FULL);
+        for (int i = n + 1; i <= FULL; i++)      /* more room, more layers */
+            assert_false(seen_n[i]);
+        seen_n[n] = true;
+        /* what was promised is there */
+        uint64_t room;
+        OK(cuda_room(cuda_of(b), &room, err));
+        assert_true(room >= (uint64_t)n * 4000 * 4 *
+                                (uint64_t)t.m->config.n_kv_head *
+                                (uint64_t)t.m->config.d_head);
+        b->ops->free(b);
+    }
+    for (int i = 1; i <= FULL; i++)
+        assert_true(seen_n[i]);
+    shim_memory((uint64_t)1 << 30);
+    pool_free(bo.pool);
+    cag_model_close(t.m);
+    assert_int_equal(shim_live(), 0);
+}
+
+/* Every allocation fails once: nothing is lost, neither part stays. */
+static void split_oom(void **state)
+{
+    struct backend_opts bo = { .gpu_layers = 1, .chunk = 8 };
+    cag_status st = CAG_E_NOMEM;
+
+    (void)state;
+    t.m = mt_model("models/qwen3");
+    OK(pool_new(&bo.pool, 1, err));
+    int64_t live = mem_live();
+    for (int n = 1; st != CAG_OK; n++) {
+        struct backend *b = NULL;
+        struct backend_kv *kv = NULL;
+        cag_error e = CAG_ERROR_INIT;
+
+        OK(cag_cuda_plugin()->open(0, t.m, &bo, &b, err));
+        mem_fault(n, false);
+        st = split_new(t.m, &bo, b, &b, &e);
+        if (st == CAG_OK)
+            st = b->ops->kv_new(b, NULL, 100, &kv, &e);
+        else
+            b = NULL;
+        mem_fault(0, false);
+        if (st != CAG_OK)
+            assert_int_equal(st, CAG_E_NOMEM);
+        if (b != NULL) {
+            b->ops->kv_free(kv);
+            b->ops->free(b);
+        }
+        assert_int_equal(mem_live(), live);
+        assert_int_equal(shim_live(), 0);
+        assert_true(n < 100);
+    }
+    pool_free(bo.pool);
+    cag_model_close(t.m);
+}
+
 /* Every call of the runtime fails once (a stride of them, to stay quick):
  * an error that names a call, nothing lost, nothing left. */
 static void failures(void **state)
@@ -651,7 +812,8 @@ static void failures(void **state)
         struct backend_kv *kv = NULL;
         struct forward_row row[2] = { { NULL, 0, 1, NULL, NULL },
                                       { NULL, 1, 2, NULL, NULL } };
-        struct forward_req req = { FORWARD_PROMPT, 2, row, NULL, NULL };
+        struct forward_req req = { .phase = FORWARD_PROMPT, .n_row = 2,
+                                   .row = row };
         float *logits = mem_alloc_array((size_t)mt_vocab(t.m),
                                         sizeof *logits);
 
@@ -782,7 +944,9 @@ int main(void)
         cmocka_unit_test(greedy),     cmocka_unit_test(overflow),
         cmocka_unit_test(written),    cmocka_unit_test(a_thousand_questions),
         cmocka_unit_test(memory),     cmocka_unit_test(failures),
-        cmocka_unit_test(timeline),
+        cmocka_unit_test(timeline),   cmocka_unit_test(split),
+        cmocka_unit_test(split_described),
+        cmocka_unit_test(split_auto), cmocka_unit_test(split_oom),
     };
     return cmocka_run_group_tests_name("cuda_model", tests, NULL, NULL);
 }

@@ -53,7 +53,9 @@ static inline cag_engine *mt_engine(const cag_model *m, int n_thread,
                                     int chunk, cag_precision precision,
                                     bool kv_f32)
 {
-    cag_engine_opts o = { "cpu", n_thread, chunk, precision, kv_f32, NULL, 0 };
+    cag_engine_opts o = { .device = "cpu", .n_thread = n_thread,
+                          .chunk = chunk, .precision = precision,
+                          .kv_f32 = kv_f32 };
     cag_engine *e = NULL;
 
     OK(cag_engine_new(m, &o, &e, err));

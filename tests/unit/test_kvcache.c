@@ -394,7 +394,9 @@ static void damaged(void **state)
             assert_int_equal(kvcache_ready(c, 1, &err), CAG_E_CORRUPT);
             assert_non_null(strstr(err.msg, "layer 1"));
         }
-        assert_int_equal(prefix_load(p, &err), CAG_E_CORRUPT);
+        assert_int_equal(prefix_load((struct prefix *)p,
+                                     kvc_get_shape(k)->n_layer, &err),
+                         CAG_E_CORRUPT);
         kvcache_free(c);
         c = make(NULL, 2, 2, 40, KV_F16, 300);
         assert_int_equal(kvcache_import(c, k, 150, w.pool, &err),
