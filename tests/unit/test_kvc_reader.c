@@ -3,32 +3,12 @@
  * from kvc(5) alone) and ours say the same: of META, sections and every
  * value of a row, and of forged files, which both accept or both refuse.
  */
-#include "tests/unit/kvc_fixture.h"
+#include "tests/unit/kvc_test.h"
 
 #include <math.h>
 #include <sys/wait.h>
 
 #include "engine/kv_q8h.h"
-
-static char *dir, *path;
-
-static int setup(void **state)
-{
-    (void)state;
-    dir = fix_mkdir();
-    path = file_join(dir, "a.kvc");
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    fix_unlink(dir, "a.kvc");
-    assert_int_equal(rmdir(dir), 0);
-    mem_free(path);
-    mem_free(dir);
-    return 0;
-}
 
 /* Run the reader; *out gets stdout and stderr. */
 static int reader(const char *args, struct buf *out)
@@ -217,8 +197,7 @@ static void refuse_the_same(const char *codec)
     f.shape.n_kv_head = 1;
     f.shape.d_head = 8;
     fix_init(&f);
-    fix_write(&f, path, 1);
-    good = fix_read(path);
+    good = written(&f, 1);
     buf_str(&args, "--quiet");
     for (int i = 0; i < N; i++) {
         struct buf b = BUF_INIT;
@@ -262,9 +241,9 @@ static void both_refuse_the_same(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(both_read_the_same, setup, teardown),
-        cmocka_unit_test_setup_teardown(values_of_codes, setup, teardown),
-        cmocka_unit_test_setup_teardown(both_refuse_the_same, setup, teardown),
+        T(both_read_the_same),
+        T(values_of_codes),
+        T(both_refuse_the_same),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,32 +2,9 @@
  * test_kvc_write.c - what kvc_write puts on disk: determinism, refusal of bad
  * descriptions, failures that leave nothing, golden files.
  */
-#include "tests/unit/kvc_fixture.h"
+#include "tests/unit/kvc_test.h"
 
 #include <errno.h>
-
-static char *dir, *path;
-
-static int setup(void **state)
-{
-    (void)state;
-    dir = fix_mkdir();
-    path = file_join(dir, "a.kvc");
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    fix_unlink(dir, "a.kvc");
-    assert_int_equal(rmdir(dir), 0);
-    mem_free(path);
-    mem_free(dir);
-    return 0;
-}
-
-static const char *const codecs[] = { "f16z", "f16", "f32", "q8h" };
-enum { N_CODEC = sizeof codecs / sizeof codecs[0] };
 
 /* The same inputs give the same bytes, whatever computes them. */
 static void same_bytes_on_any_threads(void **state)
@@ -38,13 +15,11 @@ static void same_bytes_on_any_threads(void **state)
         struct buf one;
 
         fix_init(&f);
-        fix_write(&f, path, 1);
-        one = fix_read(path);
+        one = written(&f, 1);
         for (int n = 2; n <= 3; n++) {
             struct buf b;
 
-            fix_write(&f, path, n);
-            b = fix_read(path);
+            b = written(&f, n);
             assert_int_equal(b.size, one.size);
             assert_memory_equal(b.data, one.data, one.size);
             buf_free(&b);
@@ -65,8 +40,7 @@ static void size_follows_tokens(void **state)
 
     f.shape = (struct kvc_shape){ 30, 3, 64, 2, 3, 0 };
     fix_init(&f);
-    fix_write(&f, path, 2);
-    b = fix_read(path);
+    b = written(&f, 2);
     d = fix_desc(&f);
     /* one tile of 64 positions per layer and head: 30 * 2 * 3 * 64 * 64 * 2 */
     assert_true(b.size < 1474560 + 65536);
@@ -91,8 +65,7 @@ static void bound_holds(void **state)
             f.shape.n_tok = n_tok[j];
             f.shape.chunk_tok = 128;
             fix_init(&f);
-            fix_write(&f, path, 2);
-            b = fix_read(path);
+            b = written(&f, 2);
             d = fix_desc(&f);
             assert_true(b.size <= kvc_size_bound(&d));
             assert_int_equal(kvc_check_space(path, &d, NULL), CAG_OK);
@@ -230,6 +203,29 @@ static bool stop(void *ctx, const char *what, uint64_t done, uint64_t total)
     return done >= total;
 }
 
+/* B34: a write that fails, whichever, leaves the old file. */
+static void every_failed_write_is_noticed(const struct kvc_desc *d,
+                                          struct pool *pool,
+                                          const struct buf *old)
+{
+    cag_status st = CAG_E_IO;
+    int64_t    n;
+
+    for (n = 1; st != CAG_OK; n++) {
+        struct buf now;
+
+        file_fault(n, ENOSPC);
+        st = kvc_write(path, d, -1, pool, NULL);
+        file_fault(0, 0);
+        assert_true(n < 200);
+        now = fix_read(path);
+        assert_int_equal(now.size, old->size);
+        assert_memory_equal(now.data, old->data, old->size);
+        buf_free(&now);
+    }
+    assert_true(n > 2);                  /* some did fail */
+}
+
 /* A failing chunk, a cancelled run, another content id: nothing is left. */
 static void failure_keeps_the_old_file(void **state)
 {
@@ -237,12 +233,11 @@ static void failure_keeps_the_old_file(void **state)
     struct fix      f = fix_default("f16z");
     struct kvc_desc d;
     struct pool    *pool = NULL;
-    struct buf      old, now;
+    struct buf      old;
     cag_error       err = CAG_ERROR_INIT;
 
     fix_init(&f);
-    fix_write(&f, path, 1);
-    old = fix_read(path);
+    old = written(&f, 1);
     assert_int_equal(pool_new(&pool, 1, &err), CAG_OK);
     d = fix_desc(&f);
     f.fail_at = 4;
@@ -255,21 +250,7 @@ static void failure_keeps_the_old_file(void **state)
     d.expect_content_id = "00";
     assert_int_equal(kvc_write(path, &d, -1, pool, &err), CAG_E_CORRUPT);
     d.expect_content_id = NULL;
-    /* B34: every write that fails is noticed */
-    for (int64_t n = 1;; n++) {
-        cag_status st;
-
-        file_fault(n, ENOSPC);
-        st = kvc_write(path, &d, -1, pool, &err);
-        file_fault(0, 0);
-        if (st == CAG_OK)
-            break;
-        assert_true(n < 200);
-        now = fix_read(path);
-        assert_int_equal(now.size, old.size);
-        assert_memory_equal(now.data, old.data, old.size);
-        buf_free(&now);
-    }
+    every_failed_write_is_noticed(&d, pool, &old);
     pool_free(pool);
     buf_free(&old);
     fix_free(&f);
@@ -329,13 +310,11 @@ static void a_bad_receipt_leaves_the_old_file(void **state)
     struct fix      f = fix_default("q8h");
     struct kvc_desc d;
     struct pool    *pool = NULL;
-    struct buf      old, now;
+    struct buf      old;
     cag_error       err = CAG_ERROR_INIT;
-    cag_status      st = CAG_E_IO;
 
     fix_init(&f);
-    fix_write(&f, path, 1);
-    old = fix_read(path);
+    old = written(&f, 1);
     d = fix_desc(&f);
     assert_int_equal(pool_new(&pool, 2, &err), CAG_OK);
     f.fail_at = FIX_FAIL_RECEIPT;
@@ -345,16 +324,7 @@ static void a_bad_receipt_leaves_the_old_file(void **state)
     assert_int_equal(kvc_write(path, &d, -1, pool, &err), CAG_E_USAGE);
     assert_non_null(strstr(err.msg, "RCPT: kl.mean is missing or wrong"));
     f.fail_at = -1;
-    for (int64_t n = 1; st != CAG_OK; n++) {
-        file_fault(n, ENOSPC);
-        st = kvc_write(path, &d, -1, pool, &err);
-        file_fault(0, 0);
-        assert_true(n < 200);
-        now = fix_read(path);
-        assert_int_equal(now.size, old.size);
-        assert_memory_equal(now.data, old.data, old.size);
-        buf_free(&now);
-    }
+    every_failed_write_is_noticed(&d, pool, &old);
     pool_free(pool);
     buf_free(&old);
     fix_free(&f);
@@ -432,6 +402,15 @@ static void golden_files(void **state)
     }
 }
 
+/* Its size as 4 bytes, its bytes. */
+static void seed_section(struct buf *b, const char *name, struct buf *out)
+{
+    uint8_t *e = fix_entry(b, name);
+
+    buf_add(out, e + 16, 4);
+    buf_add(out, fix_data(b, name), (size_t)rd_le64(e + 16));
+}
+
 /*
  * Seeds of fuzz_kvc: one token, one layer; "R" and a file, "S" and sections.
  * Recorded like the golden files; here: they are what the target expects.
@@ -445,24 +424,15 @@ static void seed(const char *codec, char kind, struct buf *out)
     f.shape = (struct kvc_shape){ 1, 1, 8, 2, 3, 64 };
     f.shape.elem_bytes = fix_default(codec).shape.elem_bytes;
     fix_init(&f);
-    fix_write(&f, path, 1);
+    b = written(&f, 1);
     fix_free(&f);
-    b = fix_read(path);
     buf_char(out, kind);
     if (kind == 'R')
         buf_add(out, b.data, b.size);
-    for (int i = 0; kind == 'S' && i < KVC_N_CORE; i++) {
-        uint8_t *e = fix_entry(&b, names[i]);
-
-        buf_add(out, e + 16, 4);
-        buf_add(out, fix_data(&b, names[i]), (size_t)rd_le64(e + 16));
-    }
-    if (kind == 'S' && strcmp(codec, "q8h") == 0) {
-        uint8_t *e = fix_entry(&b, "RCPT");
-
-        buf_add(out, e + 16, 4);
-        buf_add(out, fix_data(&b, "RCPT"), (size_t)rd_le64(e + 16));
-    }
+    for (int i = 0; kind == 'S' && i < KVC_N_CORE; i++)
+        seed_section(&b, names[i], out);
+    if (kind == 'S' && strcmp(codec, "q8h") == 0)
+        seed_section(&b, "RCPT", out);
     assert_false(buf_failed(out));
     buf_free(&b);
 }
@@ -501,27 +471,17 @@ static void fuzz_seeds(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(same_bytes_on_any_threads, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(size_follows_tokens, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(bound_holds, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(no_space_says_both_numbers, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(refuses_bad_descriptions, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(refuses_bad_optional_sections, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(failure_keeps_the_old_file, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(every_allocation_failure, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(a_bad_receipt_leaves_the_old_file,
-                                        setup, teardown),
-        cmocka_unit_test_setup_teardown(golden_files, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(fuzz_seeds, setup, teardown),
+        T(same_bytes_on_any_threads),
+        T(size_follows_tokens),
+        T(bound_holds),
+        T(no_space_says_both_numbers),
+        T(refuses_bad_descriptions),
+        T(refuses_bad_optional_sections),
+        T(failure_keeps_the_old_file),
+        T(every_allocation_failure),
+        T(a_bad_receipt_leaves_the_old_file),
+        T(golden_files),
+        T(fuzz_seeds),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
