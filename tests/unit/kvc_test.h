@@ -62,16 +62,4 @@ static inline void expect(const struct buf *b, cag_status want,
     assert_string_equal(err.file, "x.kvc");
 }
 
-/* The same of bytes that were changed in section, NULL for the header, by
- * somebody who then repaired the digests. */
-static inline void expect_sealed(struct buf *b, const char *section,
-                                 cag_status want, const char *text)
-{
-    if (section)
-        fix_seal_section(b, section);
-    else
-        fix_seal(b);
-    expect(b, want, text);
-}
-
 #endif
