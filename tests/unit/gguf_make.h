@@ -187,4 +187,12 @@ static inline void gm_model_tensors(struct gm *m, const char *skip)
             gm_tensor(m, t[i].name, GGUF_F32, t[i].d0, t[i].d1);
 }
 
+/* The model's file but for that tensor; a test may add to it. */
+static inline void gm_model(struct gm *m, const char *arch, const char *skip)
+{
+    gm_init(m);
+    gm_model_keys(m, arch);
+    gm_model_tensors(m, skip);
+}
+
 #endif

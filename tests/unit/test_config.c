@@ -309,8 +309,23 @@ static cag_status from_gguf(struct gm *m, struct model_config *c,
     return st;
 }
 
-/* The model of gguf_make.h with one more key. */
-static void gguf_with(const char *arch, void (*add)(struct gm *),
+/* What a file has beyond the model of gguf_make.h: a key, or what add adds. */
+struct more {
+    const char *key;
+    int         type;
+    uint32_t    u;
+    float       f;
+    const char *s;
+    void      (*add)(struct gm *);
+};
+#define U32(key, v) { key, GGUF_V_U32, v, 0, NULL, NULL }
+#define F32(key, v) { key, GGUF_V_F32, 0, v, NULL, NULL }
+#define STR(key, v) { key, GGUF_V_STR, 0, 0, v, NULL }
+#define ADD(fn)     { NULL, 0, 0, 0, NULL, fn }
+#define MORE(...)   (const struct more[]){ __VA_ARGS__, { .key = NULL } }
+
+/* more ends with an entry that has neither key nor add. */
+static void gguf_with(const char *arch, const struct more *more,
                       cag_status want, const char *msg,
                       struct model_config *c)
 {
@@ -318,11 +333,16 @@ static void gguf_with(const char *arch, void (*add)(struct gm *),
     cag_error err = CAG_ERROR_INIT;
     cag_status st;
 
-    gm_init(&m);
-    gm_model_keys(&m, arch);
-    gm_model_tensors(&m, NULL);
-    if (add)
-        add(&m);
+    gm_model(&m, arch, NULL);
+    for (; more->key || more->add; more++)
+        if (more->add)
+            more->add(&m);
+        else if (more->type == GGUF_V_U32)
+            gm_kv_u32(&m, more->key, more->u);
+        else if (more->type == GGUF_V_F32)
+            gm_kv_f32(&m, more->key, more->f);
+        else
+            gm_kv_str(&m, more->key, more->s);
     st = from_gguf(&m, c, &err);
     if (st != want || (msg && !strstr(err.msg, msg)))
         print_message("%s: %s\n", cag_status_name(st), err.msg);
@@ -332,71 +352,7 @@ static void gguf_with(const char *arch, void (*add)(struct gm *),
     gm_free(&m);
 }
 
-static void add_rot(struct gm *m)
-{
-    gm_kv_u32(m, "llama.rope.dimension_count", 8);
-}
-static void add_dynamic(struct gm *m)
-{
-    gm_kv_str(m, "llama.rope.scaling.type", "longrope");
-}
-static void add_unknown(struct gm *m)
-{
-    gm_kv_f32(m, "llama.attn_scale_x", 1.0f);
-}
-static void add_softcap(struct gm *m)
-{
-    gm_kv_f32(m, "llama.attn_logit_softcapping", 50.0f);
-}
-static void add_softcap_off(struct gm *m)
-{
-    gm_kv_f32(m, "llama.attn_logit_softcapping", 0.0f);
-    gm_kv_u32(m, "llama.expert_count", 0);
-    gm_kv_str(m, "llama.tensor_data_layout", "Meta AI original pth");
-}
-static void add_experts(struct gm *m)
-{
-    gm_kv_u32(m, "llama.expert_count", 8);
-}
-static void add_value(struct gm *m)
-{
-    gm_kv_u32(m, "llama.attention.key_length", 32);
-}
-static void add_keys(struct gm *m)
-{
-    gm_kv_u32(m, "llama.attention.key_length", 32);
-    gm_kv_u32(m, "llama.attention.value_length", 32);
-}
-static void add_vocab(struct gm *m)
-{
-    gm_kv_u32(m, "llama.vocab_size", 9);
-}
-static void add_eos(struct gm *m)
-{
-    gm_kv_u32(m, "tokenizer.ggml.eos_token_id", 3);
-    gm_kv_u32(m, "tokenizer.ggml.eot_token_id", 5);
-}
-static void add_bad_eos(struct gm *m)
-{
-    gm_kv_u32(m, "tokenizer.ggml.eos_token_id", 8);
-}
-static void add_window(struct gm *m)
-{
-    gm_kv_u32(m, "llama.attention.sliding_window", 64);
-}
-static void add_wide_window(struct gm *m)
-{
-    gm_kv_u32(m, "llama.attention.sliding_window", 4096);
-}
-static void add_str_layers(struct gm *m)
-{
-    gm_kv_str(m, "qwen3.rope.freq_base", "10000");
-}
-static void add_linear(struct gm *m)
-{
-    gm_kv_f32(m, "llama.rope.scaling.factor", 4.0f);
-}
-static void add_divisors(struct gm *m)
+static void divisors(struct gm *m)
 {
     int i;
 
@@ -404,88 +360,109 @@ static void add_divisors(struct gm *m)
     for (i = 0; i < 8; i++)
         gm_u32(&m->data, i < 4 ? 0x3f800000 : 0x41000000);   /* 1, 8 */
 }
-static void add_short_divisors(struct gm *m)
+static void short_divisors(struct gm *m)
 {
     gm_tensor(m, "rope_freqs.weight", GGUF_F32, 7, 0);
 }
-static void add_zero_divisors(struct gm *m)
+static void zero_divisors(struct gm *m)
 {
     gm_tensor(m, "rope_freqs.weight", GGUF_F32, 8, 0);
 }
-static void add_yarn(struct gm *m)
-{
-    gm_kv_str(m, "llama.rope.scaling.type", "yarn");
-    gm_kv_f32(m, "llama.rope.scaling.factor", 4.0f);
-    gm_kv_u32(m, "llama.rope.scaling.original_context_length", 128);
-}
-static void add_yarn_ext(struct gm *m)
-{
-    add_yarn(m);
-    gm_kv_f32(m, "llama.rope.scaling.yarn_ext_factor", 0.5f);
-}
+
+#define YARN                                                               \
+    STR("llama.rope.scaling.type", "yarn"),                                \
+    F32("llama.rope.scaling.factor", 4.0f),                                \
+    U32("llama.rope.scaling.original_context_length", 128)
 
 static void gguf_dims(void **state)
 {
+    static const struct more none[] = { { .key = NULL } };
     struct model_config c, d;
     int i;
 
     (void)state;
-    gguf_with("llama", NULL, CAG_OK, NULL, &c);
+    gguf_with("llama", none, CAG_OK, NULL, &c);
     assert_int_equal(c.d_head, 16);
     assert_int_equal(c.n_kv_head, 1);
     assert_int_equal(c.n_vocab, 8);
     assert_int_equal(c.n_ctx, 128);
     assert_false(c.tied);
-    gguf_with("qwen2", NULL, CAG_OK, NULL, &d);
+    gguf_with("qwen2", none, CAG_OK, NULL, &d);
     assert_true(d.qkv_bias);
-    gguf_with("llama", add_keys, CAG_OK, NULL, &d);
+    gguf_with("llama", MORE(U32("llama.attention.key_length", 32),
+                            U32("llama.attention.value_length", 32)),
+              CAG_OK, NULL, &d);
     assert_int_equal(d.d_head, 32);
-    gguf_with("llama", add_softcap_off, CAG_OK, NULL, &d);
-    gguf_with("llama", add_eos, CAG_OK, NULL, &d);
+    gguf_with("llama", MORE(F32("llama.attn_logit_softcapping", 0.0f),
+                            U32("llama.expert_count", 0),
+                            STR("llama.tensor_data_layout",
+                                "Meta AI original pth")), CAG_OK, NULL, &d);
+    gguf_with("llama", MORE(U32("tokenizer.ggml.eos_token_id", 3),
+                            U32("tokenizer.ggml.eot_token_id", 5)), CAG_OK,
+              NULL, &d);
     assert_int_equal(d.n_eos, 2);
     assert_int_equal(d.eos[1], 5);
-    gguf_with("llama", add_window, CAG_OK, NULL, &d);
+    gguf_with("llama", MORE(U32("llama.attention.sliding_window", 64)),
+              CAG_OK, NULL, &d);
     assert_int_equal(d.window, 64);
-    gguf_with("llama", add_wide_window, CAG_OK, NULL, &d);
+    gguf_with("llama", MORE(U32("llama.attention.sliding_window", 4096)),
+              CAG_OK, NULL, &d);
     assert_int_equal(d.window, 0);
     /* a factor without a type is linear; divisors divide */
-    gguf_with("llama", add_linear, CAG_OK, NULL, &d);
+    gguf_with("llama", MORE(F32("llama.rope.scaling.factor", 4.0f)), CAG_OK,
+              NULL, &d);
     for (i = 0; i < 8; i++)
         assert_true(d.inv_freq[i] == c.inv_freq[i] / 4.0f);
     assert_string_not_equal(c.rope_text, d.rope_text);
-    gguf_with("llama", add_divisors, CAG_OK, NULL, &d);
+    gguf_with("llama", MORE(ADD(divisors)), CAG_OK, NULL, &d);
     for (i = 0; i < 8; i++)
         assert_true(d.inv_freq[i] == c.inv_freq[i] / (i < 4 ? 1.0f : 8.0f));
-    gguf_with("llama", add_yarn, CAG_OK, NULL, &d);
+    gguf_with("llama", MORE(YARN), CAG_OK, NULL, &d);
     assert_true(d.rope_mscale > 1.138f && d.rope_mscale < 1.139f);
     assert_int_equal(d.n_ctx, 512);
 }
 
 static void gguf_refused(void **state)
 {
+    static const struct {
+        const char *arch;
+        struct more more[5];
+        cag_status  want;
+        const char *msg;
+    } cases[] = {
+        { "gemma3", { { .key = NULL } }, CAG_E_UNSUPPORTED, "gemma3" },
+        { "llama", { U32("llama.rope.dimension_count", 8) },
+          CAG_E_UNSUPPORTED, "rope.dimension_count is 8" },
+        { "llama", { STR("llama.rope.scaling.type", "longrope") },
+          CAG_E_UNSUPPORTED, "longrope" },
+        { "llama", { F32("llama.attn_scale_x", 1.0f) }, CAG_E_UNSUPPORTED,
+          "llama.attn_scale_x" },
+        { "llama", { F32("llama.attn_logit_softcapping", 50.0f) },
+          CAG_E_UNSUPPORTED, "attn_logit_softcapping" },
+        { "llama", { U32("llama.expert_count", 8) }, CAG_E_UNSUPPORTED,
+          "expert_count" },
+        { "llama", { U32("llama.attention.key_length", 32) },
+          CAG_E_UNSUPPORTED, "value heads of 16" },
+        { "llama", { U32("llama.vocab_size", 9) }, CAG_E_FORMAT,
+          "vocab_size is 9" },
+        { "llama", { U32("tokenizer.ggml.eos_token_id", 8) }, CAG_E_FORMAT,
+          "eos_token_id is 8" },
+        { "qwen3", { STR("qwen3.rope.freq_base", "10000") }, CAG_E_FORMAT,
+          "qwen3.rope.freq_base" },
+        { "llama", { ADD(short_divisors) }, CAG_E_FORMAT,
+          "rope_freqs.weight" },
+        { "llama", { ADD(zero_divisors) }, CAG_E_FORMAT,
+          "rope_freqs.weight" },
+        { "llama", { YARN, F32("llama.rope.scaling.yarn_ext_factor", 0.5f) },
+          CAG_E_UNSUPPORTED, "yarn_ext_factor" },
+    };
     struct model_config c;
+    size_t i;
 
     (void)state;
-    gguf_with("gemma3", NULL, CAG_E_UNSUPPORTED, "gemma3", &c);
-    gguf_with("llama", add_rot, CAG_E_UNSUPPORTED, "rope.dimension_count is 8",
-              &c);
-    gguf_with("llama", add_dynamic, CAG_E_UNSUPPORTED, "longrope", &c);
-    gguf_with("llama", add_unknown, CAG_E_UNSUPPORTED, "llama.attn_scale_x",
-              &c);
-    gguf_with("llama", add_softcap, CAG_E_UNSUPPORTED,
-              "attn_logit_softcapping", &c);
-    gguf_with("llama", add_experts, CAG_E_UNSUPPORTED, "expert_count", &c);
-    gguf_with("llama", add_value, CAG_E_UNSUPPORTED, "value heads of 16", &c);
-    gguf_with("llama", add_vocab, CAG_E_FORMAT, "vocab_size is 9", &c);
-    gguf_with("llama", add_bad_eos, CAG_E_FORMAT, "eos_token_id is 8", &c);
-    gguf_with("qwen3", add_str_layers, CAG_E_FORMAT, "qwen3.rope.freq_base",
-              &c);
-    gguf_with("llama", add_short_divisors, CAG_E_FORMAT, "rope_freqs.weight",
-              &c);
-    gguf_with("llama", add_zero_divisors, CAG_E_FORMAT, "rope_freqs.weight",
-              &c);
-    gguf_with("llama", add_yarn_ext, CAG_E_UNSUPPORTED, "yarn_ext_factor",
-              &c);
+    for (i = 0; i < sizeof cases / sizeof *cases; i++)
+        gguf_with(cases[i].arch, cases[i].more, cases[i].want, cases[i].msg,
+                  &c);
 }
 
 /* Each required key missing in turn. */

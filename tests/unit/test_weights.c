@@ -14,40 +14,54 @@
 #include "tests/unit/gguf_make.h"
 #include "util/mem.h"
 
-/* Parse m, read its configuration and weights. */
-static cag_status load(struct gm *m, struct gguf **g, struct model_config *c,
-                       struct arena *a, struct model_weights *w,
-                       cag_error *err)
+/* A file, and what was read of it. */
+struct loaded {
+    struct gm            m;
+    struct gguf         *g;
+    struct model_config  c;
+    struct model_weights w;
+    struct arena         a;
+};
+
+static void start(struct loaded *l, const char *arch, const char *skip)
+{
+    memset(l, 0, sizeof *l);
+    gm_model(&l->m, arch, skip);
+}
+
+static cag_status load(struct loaded *l, cag_error *err)
 {
     cag_status st;
 
-    gm_finish(m);
-    st = gguf_parse(m->file.data, m->file.size, "t.gguf", g, err);
+    gm_finish(&l->m);
+    st = gguf_parse(l->m.file.data, l->m.file.size, "t.gguf", &l->g, err);
     if (!st)
-        st = config_from_gguf(*g, c, err);
+        st = config_from_gguf(l->g, &l->c, err);
     if (!st)
-        st = weights_from_gguf(*g, c, a, w, err);
+        st = weights_from_gguf(l->g, &l->c, &l->a, &l->w, err);
     return st;
 }
 
-static void refused(struct gm *m, cag_status want, const char *msg)
+static void release(struct loaded *l)
+{
+    gguf_close(l->g);
+    arena_release(&l->a);
+    gm_free(&l->m);
+}
+
+/* Consumes l. */
+static void refused(struct loaded *l, cag_status want, const char *msg)
 {
     cag_error err = CAG_ERROR_INIT;
-    struct model_weights w = { 0 };
-    struct model_config c;
-    struct arena a = { 0 };
-    struct gguf *g = NULL;
-    cag_status st = load(m, &g, &c, &a, &w, &err);
+    cag_status st = load(l, &err);
 
     if (st != want || !strstr(err.msg, msg))
         print_message("%s: %s (wanted %s)\n", cag_status_name(st), err.msg,
                       msg);
     assert_int_equal(st, want);
     assert_non_null(strstr(err.msg, msg));
-    assert_null(w.layer);
-    gguf_close(g);
-    arena_release(&a);
-    gm_free(m);
+    assert_null(l->w.layer);
+    release(l);
 }
 
 /* Row r of the mathematics, as struct wmat says where it is stored. */
@@ -67,60 +81,46 @@ static float first_of_row(const struct wmat *w, int r)
 static void reads_gguf(void **state)
 {
     cag_error err = CAG_ERROR_INIT;
-    struct model_weights w = { 0 };
-    struct model_config c;
-    struct arena a = { 0 };
-    struct gguf *g = NULL;
-    struct gm m;
+    struct loaded l;
+    const struct model_layer *y;
 
     (void)state;
-    gm_init(&m);
-    gm_model_keys(&m, "llama");
-    gm_model_tensors(&m, NULL);
-    assert_int_equal(load(&m, &g, &c, &a, &w, &err), CAG_OK);
-    assert_int_equal(w.embed.n_out, 8);
-    assert_int_equal(w.embed.d_in, 32);
-    assert_int_equal(w.embed.row_bytes, 128);
-    assert_ptr_not_equal(w.head.data, w.embed.data);
-    assert_int_equal(w.layer[0].wq.perm_half, 8);
-    assert_int_equal(w.layer[0].wk.perm_half, 8);
-    assert_int_equal(w.layer[0].wk.n_out, 16);
-    assert_int_equal(w.layer[0].wv.perm_half, 0);
-    assert_int_equal(w.layer[0].w_down.d_in, 64);
-    assert_null(w.layer[0].bq);
-    assert_null(w.layer[0].q_norm);
-    assert_true(w.layer[0].attn_norm[3] == 3.0f / 16);
+    start(&l, "llama", NULL);
+    assert_int_equal(load(&l, &err), CAG_OK);
+    assert_int_equal(l.w.embed.n_out, 8);
+    assert_int_equal(l.w.embed.d_in, 32);
+    assert_int_equal(l.w.embed.row_bytes, 128);
+    assert_ptr_not_equal(l.w.head.data, l.w.embed.data);
+    y = &l.w.layer[0];
+    assert_int_equal(y->wq.perm_half, 8);
+    assert_int_equal(y->wk.perm_half, 8);
+    assert_int_equal(y->wk.n_out, 16);
+    assert_int_equal(y->wv.perm_half, 0);
+    assert_int_equal(y->w_down.d_in, 64);
+    assert_null(y->bq);
+    assert_null(y->q_norm);
+    assert_true(y->attn_norm[3] == 3.0f / 16);
     /* stored row 1 holds channel 8: rows are pairs */
-    assert_true(first_of_row(&w.layer[0].wq, 8) == 32.0f / 16);
-    assert_true(first_of_row(&w.layer[0].wq, 1) == 64.0f / 16);
-    assert_true(first_of_row(&w.layer[0].wq, 16) == 16 * 32.0f / 16);
-    assert_true(first_of_row(&w.layer[0].wv, 1) == 32.0f / 16);
-    gguf_close(g);
-    arena_release(&a);
-    gm_free(&m);
+    assert_true(first_of_row(&y->wq, 8) == 32.0f / 16);
+    assert_true(first_of_row(&y->wq, 1) == 64.0f / 16);
+    assert_true(first_of_row(&y->wq, 16) == 16 * 32.0f / 16);
+    assert_true(first_of_row(&y->wv, 1) == 32.0f / 16);
+    release(&l);
 }
 
 /* A head that is not there is the embedding (B74). */
 static void ties_the_head(void **state)
 {
     cag_error err = CAG_ERROR_INIT;
-    struct model_weights w = { 0 };
-    struct model_config c;
-    struct arena a = { 0 };
-    struct gguf *g = NULL;
-    struct gm m;
+    struct loaded l;
 
     (void)state;
-    gm_init(&m);
-    gm_model_keys(&m, "llama");
-    gm_model_tensors(&m, "output.weight");
-    assert_int_equal(load(&m, &g, &c, &a, &w, &err), CAG_OK);
-    assert_true(c.tied);
-    assert_ptr_equal(w.head.data, w.embed.data);
-    assert_int_equal(w.head.n_out, 8);
-    gguf_close(g);
-    arena_release(&a);
-    gm_free(&m);
+    start(&l, "llama", "output.weight");
+    assert_int_equal(load(&l, &err), CAG_OK);
+    assert_true(l.c.tied);
+    assert_ptr_equal(l.w.head.data, l.w.embed.data);
+    assert_int_equal(l.w.head.n_out, 8);
+    release(&l);
 }
 
 /* qwen2 has biases and no permutation; llama's biases are put in order. */
@@ -132,61 +132,53 @@ static void reads_biases(void **state)
     (void)state;
     for (i = 0; i < 2; i++) {
         cag_error err = CAG_ERROR_INIT;
-        struct model_weights w = { 0 };
-        struct model_config c;
-        struct arena a = { 0 };
-        struct gguf *g = NULL;
-        struct gm m;
+        struct loaded l;
+        const struct model_layer *y;
 
-        gm_init(&m);
-        gm_model_keys(&m, archs[i]);
-        gm_model_tensors(&m, NULL);
-        gm_tensor(&m, "blk.0.attn_q.bias", GGUF_F32, 32, 0);
-        gm_tensor(&m, "blk.0.attn_k.bias", GGUF_F32, 16, 0);
-        gm_tensor(&m, "blk.0.attn_v.bias", GGUF_F32, 16, 0);
-        assert_int_equal(load(&m, &g, &c, &a, &w, &err), CAG_OK);
-        assert_int_equal(w.layer[0].wq.perm_half, i ? 8 : 0);
-        assert_true(w.layer[0].bq[1] == (i ? 2.0f : 1.0f) / 16);
-        assert_true(w.layer[0].bq[8] == (i ? 1.0f : 8.0f) / 16);
-        assert_true(w.layer[0].bq[17] == (i ? 18.0f : 17.0f) / 16);
-        assert_true(w.layer[0].bv[1] == 1.0f / 16);
-        assert_null(w.layer[0].bo);
-        gguf_close(g);
-        arena_release(&a);
-        gm_free(&m);
+        start(&l, archs[i], NULL);
+        gm_tensor(&l.m, "blk.0.attn_q.bias", GGUF_F32, 32, 0);
+        gm_tensor(&l.m, "blk.0.attn_k.bias", GGUF_F32, 16, 0);
+        gm_tensor(&l.m, "blk.0.attn_v.bias", GGUF_F32, 16, 0);
+        assert_int_equal(load(&l, &err), CAG_OK);
+        y = &l.w.layer[0];
+        assert_int_equal(y->wq.perm_half, i ? 8 : 0);
+        assert_true(y->bq[1] == (i ? 2.0f : 1.0f) / 16);
+        assert_true(y->bq[8] == (i ? 1.0f : 8.0f) / 16);
+        assert_true(y->bq[17] == (i ? 18.0f : 17.0f) / 16);
+        assert_true(y->bv[1] == 1.0f / 16);
+        assert_null(y->bo);
+        release(&l);
     }
 }
 
 /* Every tensor of the model missing in turn. */
 static void names_the_missing(void **state)
 {
-    static const char *const names[] = {
-        "output_norm.weight", "blk.0.attn_norm.weight",
-        "blk.0.ffn_norm.weight", "blk.0.attn_q.weight",
-        "blk.0.attn_k.weight", "blk.0.attn_v.weight",
-        "blk.0.attn_output.weight", "blk.0.ffn_gate.weight",
-        "blk.0.ffn_up.weight", "blk.0.ffn_down.weight",
+    static const struct { const char *arch, *skip, *missing; } cases[] = {
+        { "llama", "output_norm.weight", NULL },
+        { "llama", "blk.0.attn_norm.weight", NULL },
+        { "llama", "blk.0.ffn_norm.weight", NULL },
+        { "llama", "blk.0.attn_q.weight", NULL },
+        { "llama", "blk.0.attn_k.weight", NULL },
+        { "llama", "blk.0.attn_v.weight", NULL },
+        { "llama", "blk.0.attn_output.weight", NULL },
+        { "llama", "blk.0.ffn_gate.weight", NULL },
+        { "llama", "blk.0.ffn_up.weight", NULL },
+        { "llama", "blk.0.ffn_down.weight", NULL },
+        { "qwen2", NULL, "blk.0.attn_q.bias" },
+        { "qwen3", NULL, "blk.0.attn_q_norm.weight" },
     };
     char msg[96];
-    struct gm m;
+    struct loaded l;
     size_t i;
 
     (void)state;
-    for (i = 0; i < sizeof names / sizeof *names; i++) {
-        gm_init(&m);
-        gm_model_keys(&m, "llama");
-        gm_model_tensors(&m, names[i]);
-        snprintf(msg, sizeof msg, "tensor %s is missing", names[i]);
-        refused(&m, CAG_E_FORMAT, msg);
+    for (i = 0; i < sizeof cases / sizeof *cases; i++) {
+        start(&l, cases[i].arch, cases[i].skip);
+        snprintf(msg, sizeof msg, "tensor %s is missing",
+                 cases[i].skip ? cases[i].skip : cases[i].missing);
+        refused(&l, CAG_E_FORMAT, msg);
     }
-    gm_init(&m);
-    gm_model_keys(&m, "qwen2");
-    gm_model_tensors(&m, NULL);
-    refused(&m, CAG_E_FORMAT, "tensor blk.0.attn_q.bias is missing");
-    gm_init(&m);
-    gm_model_keys(&m, "qwen3");
-    gm_model_tensors(&m, NULL);
-    refused(&m, CAG_E_FORMAT, "tensor blk.0.attn_q_norm.weight is missing");
 }
 
 /* B81: a tensor that is left over is an error that names it. */
@@ -197,51 +189,45 @@ static void names_the_unused(void **state)
         "blk.0.ffn_gate.bias", "blk.0.attn_rot_embd", "mtp.weight",
     };
     char msg[96];
-    struct gm m;
+    struct loaded l;
     size_t i;
 
     (void)state;
     for (i = 0; i < sizeof names / sizeof *names; i++) {
-        gm_init(&m);
-        gm_model_keys(&m, "llama");
-        gm_model_tensors(&m, NULL);
-        gm_tensor(&m, names[i], GGUF_F32, 16, 0);
+        start(&l, "llama", NULL);
+        gm_tensor(&l.m, names[i], GGUF_F32, 16, 0);
         snprintf(msg, sizeof msg, "tensor %s has no place", names[i]);
-        refused(&m, CAG_E_UNSUPPORTED, msg);
+        refused(&l, CAG_E_UNSUPPORTED, msg);
     }
 }
 
 static void names_the_shape(void **state)
 {
-    struct gm m;
+    static const struct {
+        const char *name; int type; uint64_t d0, d1;
+        cag_status want; const char *msg;
+    } cases[] = {
+        { "blk.0.attn_k.weight", GGUF_F32, 32, 32, CAG_E_FORMAT,
+          "attn_k.weight has the shape [32, 32], expected [16, 32]" },
+        { "blk.0.ffn_down.weight", GGUF_F32, 32, 64, CAG_E_FORMAT,
+          "[64, 32], expected [32, 64]" },
+        { "blk.0.attn_norm.weight", GGUF_F32, 31, 0, CAG_E_FORMAT,
+          "[31], expected [32]" },
+        { "blk.0.attn_norm.weight", GGUF_Q8_0, 32, 0, CAG_E_UNSUPPORTED,
+          "attn_norm.weight has type Q8_0" },
+        { "output.weight", GGUF_F32, 32, 7, CAG_E_FORMAT,
+          "output.weight has the shape [7, 32]" },
+    };
+    struct loaded l;
+    size_t i;
 
     (void)state;
-    gm_init(&m);
-    gm_model_keys(&m, "llama");
-    gm_model_tensors(&m, "blk.0.attn_k.weight");
-    gm_tensor(&m, "blk.0.attn_k.weight", GGUF_F32, 32, 32);
-    refused(&m, CAG_E_FORMAT,
-            "attn_k.weight has the shape [32, 32], expected [16, 32]");
-    gm_init(&m);
-    gm_model_keys(&m, "llama");
-    gm_model_tensors(&m, "blk.0.ffn_down.weight");
-    gm_tensor(&m, "blk.0.ffn_down.weight", GGUF_F32, 32, 64);
-    refused(&m, CAG_E_FORMAT, "[64, 32], expected [32, 64]");
-    gm_init(&m);
-    gm_model_keys(&m, "llama");
-    gm_model_tensors(&m, "blk.0.attn_norm.weight");
-    gm_tensor(&m, "blk.0.attn_norm.weight", GGUF_F32, 31, 0);
-    refused(&m, CAG_E_FORMAT, "[31], expected [32]");
-    gm_init(&m);
-    gm_model_keys(&m, "llama");
-    gm_model_tensors(&m, "blk.0.attn_norm.weight");
-    gm_tensor(&m, "blk.0.attn_norm.weight", GGUF_Q8_0, 32, 0);
-    refused(&m, CAG_E_UNSUPPORTED, "attn_norm.weight has type Q8_0");
-    gm_init(&m);
-    gm_model_keys(&m, "llama");
-    gm_model_tensors(&m, "output.weight");
-    gm_tensor(&m, "output.weight", GGUF_F32, 32, 7);
-    refused(&m, CAG_E_FORMAT, "output.weight has the shape [7, 32]");
+    for (i = 0; i < sizeof cases / sizeof *cases; i++) {
+        start(&l, "llama", cases[i].name);
+        gm_tensor(&l.m, cases[i].name, cases[i].type, cases[i].d0,
+                  cases[i].d1);
+        refused(&l, cases[i].want, cases[i].msg);
+    }
 }
 
 /* ----------------------------------------------------------- safetensors */
@@ -329,37 +315,31 @@ static void ties_like_transformers(void **state)
 
 static void survives_oom(void **state)
 {
-    struct gm m;
+    struct loaded l;
     cag_error err = CAG_ERROR_INIT;
     int64_t n, live;
     cag_status st = CAG_E_NOMEM;
 
     (void)state;
-    gm_init(&m);
-    gm_model_keys(&m, "llama");
-    gm_model_tensors(&m, NULL);
-    gm_finish(&m);
+    start(&l, "llama", NULL);
+    gm_finish(&l.m);
     live = mem_live();
     for (n = 1; st; n++) {
-        struct model_weights w = { 0 };
-        struct model_config c;
-        struct arena a = { 0 };
-        struct gguf *g = NULL;
-
-        assert_int_equal(gguf_parse(m.file.data, m.file.size, "t", &g, &err),
-                         CAG_OK);
-        assert_int_equal(config_from_gguf(g, &c, &err), CAG_OK);
+        memset(&l.w, 0, sizeof l.w);
+        assert_int_equal(gguf_parse(l.m.file.data, l.m.file.size, "t", &l.g,
+                                    &err), CAG_OK);
+        assert_int_equal(config_from_gguf(l.g, &l.c, &err), CAG_OK);
         mem_fault(n, false);
-        st = weights_from_gguf(g, &c, &a, &w, &err);
+        st = weights_from_gguf(l.g, &l.c, &l.a, &l.w, &err);
         mem_fault(0, false);
         if (st)
             assert_int_equal(st, CAG_E_NOMEM);
-        gguf_close(g);
-        arena_release(&a);
+        gguf_close(l.g);
+        arena_release(&l.a);
         assert_int_equal(mem_live(), live);
     }
     assert_true(n > 2);
-    gm_free(&m);
+    gm_free(&l.m);
 }
 
 int main(void)
