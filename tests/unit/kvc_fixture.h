@@ -271,6 +271,16 @@ static inline void fix_init(struct fix *f)
         f->tok[i] = (uint8_t)(i * 7 + i / 256);
 }
 
+/* An optional section; before fix_write. */
+static inline void fix_add_extra(struct fix *f, const char *name,
+                                 const char *text)
+{
+    f->n_extra = 1;
+    memcpy(f->extra[0].name, name, strlen(name) + 1);
+    f->extra[0].data = text;
+    f->extra[0].size = strlen(text);
+}
+
 static inline void fix_free(struct fix *f)
 {
     jv_free(f->meta);

@@ -50,10 +50,7 @@ static void unknown_sections(void **state)
     struct buf b;
     uint8_t   *e;
 
-    memcpy(f.extra[0].name, "NEW1", 5);
-    f.extra[0].data = "later";
-    f.extra[0].size = 5;
-    f.n_extra = 1;
+    fix_add_extra(&f, "NEW1", "later");
     fix_init(&f);
     b = written(&f, 1);
     assert_int_equal(fix_try(b.data, b.size, true, NULL), CAG_OK);
@@ -337,10 +334,7 @@ static void the_receipt_where_it_belongs(void **state)
     buf_free(&b);
 
     struct fix f = fix_default("f16");
-    memcpy(f.extra[0].name, "RCPU", 5);
-    f.extra[0].data = "{}";
-    f.extra[0].size = 2;
-    f.n_extra = 1;
+    fix_add_extra(&f, "RCPU", "{}");
     fix_init(&f);
     b = written(&f, 1);
     fix_free(&f);

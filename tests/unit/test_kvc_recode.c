@@ -62,10 +62,7 @@ static void make(const char *codec, const char *path)
 {
     struct fix f = fix_default(codec);
 
-    memcpy(f.extra[0].name, "NGRM", 5);
-    f.extra[0].data = "{}";
-    f.extra[0].size = 2;
-    f.n_extra = 1;
+    fix_add_extra(&f, "NGRM", "{}");
     fix_init(&f);
     fix_write(&f, path, 2);
     fix_free(&f);

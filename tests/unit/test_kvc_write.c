@@ -343,10 +343,7 @@ static struct fix golden(const char *codec)
     }
     if (strcmp(codec, "q8h") == 0)
         f.shape.elem_bytes = 1;
-    memcpy(f.extra[0].name, "NGRM", 5);
-    f.extra[0].data = "{}";
-    f.extra[0].size = 2;
-    f.n_extra = 1;
+    fix_add_extra(&f, "NGRM", "{}");
     return f;
 }
 
