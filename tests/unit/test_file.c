@@ -1,47 +1,10 @@
 /*
  * test_file.c - maps, reads, paths and locks (writing: test_file_out.c).
  */
-#include "unit.h"
+#include "scratch.h"
 
 #include <fcntl.h>
-#include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
-#include <unistd.h>
-
-#include "util/file.h"
-#include "util/mem.h"
-
-static char dir[] = "/tmp/cag-test-XXXXXX";
-static char start[PATH_MAX];
-
-static int enter(void **state)
-{
-    (void)state;
-    return getcwd(start, sizeof start) && mkdtemp(dir) && chdir(dir) == 0 ? 0
-                                                                        : -1;
-}
-
-static int leave(void **state)
-{
-    char cmd[100];
-
-    (void)state;
-    snprintf(cmd, sizeof cmd, "rm -rf %s", dir);
-    return chdir(start) == 0 ? system(cmd) : -1;
-}
-
-static void put(const char *path, const char *text)
-{
-    FILE *f = fopen(path, "wb");
-
-    assert_non_null(f);
-    fputs(text, f);
-    fclose(f);
-}
 
 static void maps_a_regular_file(void **state)
 {
@@ -303,5 +266,6 @@ int main(void)
         cmocka_unit_test(an_undone_lock_is_no_lock),
         cmocka_unit_test(a_waiting_lock_is_got),
     };
-    return cmocka_run_group_tests_name("file", tests, enter, leave);
+    return cmocka_run_group_tests_name("file", tests, scratch_enter,
+                                       scratch_leave);
 }

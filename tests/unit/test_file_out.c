@@ -1,70 +1,14 @@
 /*
  * test_file_out.c - nobody ever sees half a file, whatever fails and when.
  */
-#include "unit.h"
+#include "scratch.h"
 
 #include <dirent.h>
 #include <errno.h>
-#include <limits.h>
 #include <signal.h>
 #include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
-#include <unistd.h>
-
-#include "util/file.h"
-#include "util/mem.h"
-
-static char dir[] = "/tmp/cag-test-XXXXXX";
-static char start[PATH_MAX];
-
-static int enter(void **state)
-{
-    (void)state;
-    umask(022);
-    return getcwd(start, sizeof start) && mkdtemp(dir) && chdir(dir) == 0 ? 0
-                                                                        : -1;
-}
-
-static int leave(void **state)
-{
-    char cmd[100];
-
-    (void)state;
-    snprintf(cmd, sizeof cmd, "rm -rf %s", dir);
-    return chdir(start) == 0 ? system(cmd) : -1;
-}
-
-static int clean(void **state)
-{
-    (void)state;
-    file_fault(0, 0);
-    mem_fault(0, false);
-    return system("rm -rf ./* ./.[!.]*");
-}
-
-static void put(const char *path, const char *text)
-{
-    FILE *f = fopen(path, "wb");
-
-    assert_non_null(f);
-    fputs(text, f);
-    fclose(f);
-}
-
-static void assert_content(const char *path, const char *want)
-{
-    struct buf b = BUF_INIT;
-
-    assert_int_equal(file_read(path, SIZE_MAX, &b, NULL), CAG_OK);
-    assert_int_equal(b.size, strlen(want));
-    assert_string_equal(b.data ? b.data : "", want);
-    buf_free(&b);
-}
 
 /* Number of names in the current directory. */
 static int names(void)
@@ -353,17 +297,18 @@ static void space_is_asked_for(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(a_new_file, clean),
-        cmocka_unit_test_teardown(invisible_until_commit, clean),
-        cmocka_unit_test_teardown(mode_of_the_old_file_is_kept, clean),
-        cmocka_unit_test_teardown(a_link_is_followed, clean),
-        cmocka_unit_test_teardown(what_cannot_be_replaced_says_why, clean),
-        cmocka_unit_test_teardown(every_failing_call, clean),
-        cmocka_unit_test_teardown(every_failing_allocation, clean),
-        cmocka_unit_test_teardown(temporaries_of_dead_runs_go, clean),
-        cmocka_unit_test_teardown(a_file_size_limit_is_an_error, clean),
-        cmocka_unit_test_teardown(emergency_unlinks_what_is_open, clean),
-        cmocka_unit_test_teardown(space_is_asked_for, clean),
+        T(a_new_file),
+        T(invisible_until_commit),
+        T(mode_of_the_old_file_is_kept),
+        T(a_link_is_followed),
+        T(what_cannot_be_replaced_says_why),
+        T(every_failing_call),
+        T(every_failing_allocation),
+        T(temporaries_of_dead_runs_go),
+        T(a_file_size_limit_is_an_error),
+        T(emergency_unlinks_what_is_open),
+        T(space_is_asked_for),
     };
-    return cmocka_run_group_tests_name("file_out", tests, enter, leave);
+    return cmocka_run_group_tests_name("file_out", tests, scratch_enter,
+                                       scratch_leave);
 }

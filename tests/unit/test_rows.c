@@ -2,62 +2,11 @@
  * test_rows.c - a file of rows is continued, whatever happened to the run
  * before: no whole row of an earlier run is lost on the way.
  */
-#include "unit.h"
+#include "scratch.h"
 
 #include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "pipeline/rows.h"
-#include "util/file.h"
-#include "util/mem.h"
-
-static char dir[] = "/tmp/cag-test-XXXXXX";
-
-static int enter(void **state)
-{
-    (void)state;
-    umask(022);
-    return mkdtemp(dir) && chdir(dir) == 0 ? 0 : -1;
-}
-
-static int leave(void **state)
-{
-    char cmd[100];
-
-    (void)state;
-    snprintf(cmd, sizeof cmd, "rm -rf %s", dir);
-    return chdir("/") == 0 ? system(cmd) : -1;
-}
-
-static int clean(void **state)
-{
-    (void)state;
-    file_fault(0, 0);
-    mem_fault(0, false);
-    return system("rm -rf ./* ./.[!.]*");
-}
-
-static void put(const char *path, const char *text)
-{
-    FILE *f = fopen(path, "wb");
-
-    assert_non_null(f);
-    fputs(text, f);
-    assert_int_equal(fclose(f), 0);
-}
-
-static void assert_content(const char *path, const char *want)
-{
-    struct buf b = BUF_INIT;
-
-    assert_int_equal(file_read(path, 1 << 20, &b, NULL), CAG_OK);
-    assert_string_equal(b.data, want);
-    buf_free(&b);
-}
 
 static void assert_names(const char *want)
 {
@@ -231,7 +180,7 @@ static void test_every_write_fails(void **state)
             if (!st)
                 assert_string_equal(b.data, "a\nnew\nc\nd\nb\n");
             buf_free(&b);
-            assert_int_equal(clean(NULL), 0);
+            assert_int_equal(scratch_clean(NULL), 0);
             if (!hit)
                 break;
             assert_true(n < 100);
@@ -319,22 +268,22 @@ static void test_faults(void **state)
         cag_rows_close(r);
         assert_true(!st || st == CAG_E_NOMEM);
         assert_int_equal(mem_live(), live);
-        assert_int_equal(clean(NULL), 0);
+        assert_int_equal(scratch_clean(NULL), 0);
     }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(test_new, clean),
-        cmocka_unit_test_teardown(test_stands_and_goes_on, clean),
-        cmocka_unit_test_teardown(test_a_row_that_differs, clean),
-        cmocka_unit_test_teardown(test_every_write_fails, clean),
-        cmocka_unit_test_teardown(test_long_lines, clean),
-        cmocka_unit_test_teardown(test_what_is_no_file, clean),
-        cmocka_unit_test_teardown(test_symlink, clean),
-        cmocka_unit_test_teardown(test_faults, clean),
+        T(test_new),
+        T(test_stands_and_goes_on),
+        T(test_a_row_that_differs),
+        T(test_every_write_fails),
+        T(test_long_lines),
+        T(test_what_is_no_file),
+        T(test_symlink),
+        T(test_faults),
     };
 
-    return cmocka_run_group_tests(tests, enter, leave);
+    return cmocka_run_group_tests(tests, scratch_enter, scratch_leave);
 }
