@@ -1,6 +1,6 @@
 /*
- * mtest.h - what the model tests share: tiny models, recorded logits, ids.
- * Goldens: tests/golden/README.md.  Include after cmocka.h.
+ * mtest.h - what the model tests share: tiny models, ids, a session written
+ * as a cache.  Goldens: tests/golden/README.md.  Include after cmocka.h.
  */
 #ifndef MTEST_H
 #define MTEST_H
@@ -13,6 +13,8 @@
 
 #include <cag/session.h>
 
+#include "../unit/kvc_fixture.h"
+#include "engine/session.h"
 #include "util/json.h"
 
 #define GOLDEN "tests/golden/"
@@ -102,6 +104,86 @@ static inline int32_t mt_argmax(const float *x, int n)
         if (x[i] > x[at])
             at = i;
     return at;
+}
+
+/* What a test does to a chunk on its way to disk. */
+typedef void mt_change(const struct kvc_shape *shape, int chunk, uint8_t *dst,
+                       const void *ctx);
+
+struct mt_source {
+    const cag_session *s;
+    struct kvc_shape   shape;
+    mt_change         *change;         /* or NULL */
+    const void        *ctx;
+};
+
+static inline cag_status mt_chunk(void *ctx, int layer, int chunk,
+                                  uint8_t *dst, cag_error *err)
+{
+    const struct mt_source *x = ctx;
+    cag_status st = session_export_chunk(x->s, &x->shape, layer, chunk, dst,
+                                         err);
+
+    if (st == CAG_OK && x->change)
+        x->change(&x->shape, chunk, dst, x->ctx);
+    return st;
+}
+
+/* What the format asks of a lossy codec; nobody reads it here. */
+static inline cag_status mt_receipt(void *ctx, const cag_kvc *draft,
+                                    cag_kvc_receipt *r, cag_error *err)
+{
+    (void)err;
+    r->end = cag_kvc_get_info(draft)->n_tok;
+    r->begin = r->end - 1;
+    r->n_same = 1;
+    r->loss = ctx;
+    return CAG_OK;
+}
+
+/* The first n tokens of s as a cache at path, changed on the way. */
+static inline cag_kvc *mt_cache_changed(const cag_session *s,
+                                        const cag_model *m, int n,
+                                        const char *codec, int chunk_tok,
+                                        mt_change *change, const void *ctx,
+                                        const char *path)
+{
+    const cag_model_info *i = cag_model_get_info(m);
+    int elem = strcmp(codec, "q8h") == 0   ? 1
+               : strcmp(codec, "f32") == 0 ? 4
+                                           : 2;
+    struct fix f = { .codec = codec,
+                     .shape = { i->n_layer, i->n_kv_head, i->d_head, elem, n,
+                                chunk_tok } };
+    struct mt_source x = { .s = s, .change = change, .ctx = ctx };
+    cag_kvc_loss loss[64] = { { 0, 0, 0, 0 } };
+    struct pool *pool = NULL;
+    cag_kvc *k = NULL;
+    struct kvc_desc d;
+
+    fix_init(&f);
+    x.shape = f.shape;                 /* chunk_tok is chosen if it was 0 */
+    d = fix_desc(&f);
+    d.chunk = mt_chunk;
+    d.ctx = &x;
+    assert_true(i->n_layer <= 32);
+    if (elem == 1) {
+        d.receipt = mt_receipt;
+        d.receipt_ctx = loss;
+    }
+    OK(pool_new(&pool, 2, err));
+    OK(kvc_write(path, &d, -1, pool, err));
+    OK(cag_kvc_open(path, &k, err));
+    pool_free(pool);
+    fix_free(&f);
+    return k;
+}
+
+static inline cag_kvc *mt_cache(const cag_session *s, const cag_model *m,
+                                int n, const char *codec, int chunk_tok,
+                                const char *path)
+{
+    return mt_cache_changed(s, m, n, codec, chunk_tok, NULL, NULL, path);
 }
 
 #endif

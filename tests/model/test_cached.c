@@ -7,12 +7,10 @@
  * every token must have the same bits.
  */
 #include "../unit/kvc_fixture.h"
-
 #include "mtest.h"
 
 #include <sys/wait.h>
 
-#include "engine/session.h"
 #include "kernels/kernels.h"
 
 enum { N_QUESTION = 14, N_STEP = 4, N_OUT = N_STEP + 1, MAX_TOK = 2200 };
@@ -99,42 +97,6 @@ static void steps(struct outcome *o, cag_session *s, cag_session *const *other,
     }
 }
 
-static cag_status export_chunk(void *ctx, int layer, int chunk, uint8_t *dst,
-                               cag_error *err)
-{
-    struct { struct kvc_shape shape; const cag_session *s; } *x = ctx;
-
-    return session_export_chunk(x->s, &x->shape, layer, chunk, dst, err);
-}
-
-/* The first n tokens of s as a cache on disk. */
-static cag_kvc *write_cache(const cag_session *s, const cag_model *m, int n,
-                            const char *codec, int chunk_tok,
-                            const char *path)
-{
-    const cag_model_info *i = cag_model_get_info(m);
-    struct fix f = { .codec = codec };
-    struct { struct kvc_shape shape; const cag_session *s; } x;
-    struct pool *pool = NULL;
-    cag_kvc *k = NULL;
-
-    f.shape = (struct kvc_shape){ i->n_layer, i->n_kv_head, i->d_head,
-                                  strcmp(codec, "f32") == 0 ? 4 : 2, n,
-                                  chunk_tok };
-    fix_init(&f);
-    x.shape = f.shape;
-    x.s = s;
-    struct kvc_desc d = fix_desc(&f);
-    d.chunk = export_chunk;
-    d.ctx = &x;
-    OK(pool_new(&pool, 2, err));
-    OK(kvc_write(path, &d, -1, pool, err));
-    OK(cag_kvc_open(path, &k, err));
-    pool_free(pool);
-    fix_free(&f);
-    return k;
-}
-
 /* One prefix length: a cached session against what the cold one gave. */
 static void check_length(const struct setup *u, const cag_model *m,
                          cag_session *source, const int32_t *ids, int i,
@@ -142,7 +104,7 @@ static void check_length(const struct setup *u, const cag_model *m,
 {
     static const int threads[] = { 1, 2, 3, 5 }, chunks[] = { 1, 7, 64, 512 };
     int n = u->length[i], company = i % 3;
-    cag_kvc *k = write_cache(source, m, n, u->codec, 64 << i % 4, path);
+    cag_kvc *k = mt_cache(source, m, n, u->codec, 64 << i % 4, path);
     cag_engine *e = mt_engine(m, threads[i % 4], chunks[i / 4 % 4],
                               u->precision, u->kv_f32);
     cag_prefix *p = NULL;
@@ -188,8 +150,7 @@ static void check_setup(const struct setup *u)
     cag_session *source = mt_session(e1, NULL, MAX_TOK);
     struct outcome cold = outcome_new(mt_vocab(m));
     static int32_t ids[MAX_TOK];
-    char *dir = fix_mkdir();
-    char *path = file_join(dir, "t.kvc");
+    char *path = fix_place();
     const float *logits;
 
     assert_non_null(path);
@@ -208,10 +169,7 @@ static void check_setup(const struct setup *u)
         OK(cag_session_truncate(s, u->length[i], err));
         check_length(u, m, source, ids, i, &cold, path);
     }
-    unlink(path);
-    assert_int_equal(rmdir(dir), 0);
-    mem_free(path);
-    mem_free(dir);
+    fix_displace(path);
     free(cold.logits);
     cag_session_free(s);
     cag_session_free(source);
@@ -253,12 +211,12 @@ static void rebuild(void **state)
     cag_engine *e = mt_engine(m, 3, 64, CAG_PRECISION_DEFAULT, false);
     cag_session *full = mt_session(e, NULL, N);
     static int32_t ids[N];
-    char *dir = fix_mkdir(), *path = file_join(dir, "old.kvc");
+    char *path = fix_place();
 
     (void)state;
     mt_ids(ids, N, 12, mt_vocab(m));
     OK(cag_session_prefill(full, ids, N, NULL, err));
-    cag_kvc *old = write_cache(full, m, N, "f16z", 128, path);
+    cag_kvc *old = mt_cache(full, m, N, "f16z", 128, path);
     const struct kvc_shape *shape = kvc_get_shape(old);
     size_t bytes = kvc_chunk_bytes(shape, 0);
     uint8_t *a = mem_alloc_aligned(64, bytes);
@@ -279,12 +237,9 @@ static void rebuild(void **state)
         cag_session_free(part);
     }
     cag_kvc_close(old);
-    unlink(path);
-    assert_int_equal(rmdir(dir), 0);
+    fix_displace(path);
     mem_free(a);
     mem_free(b);
-    mem_free(path);
-    mem_free(dir);
     cag_session_free(full);
     cag_engine_free(e);
     cag_model_close(m);
@@ -306,7 +261,7 @@ static void part(void **state)
     size_t bytes = N_ROW * (size_t)n_vocab * sizeof(float);
     float *rows = malloc(bytes);
     static int32_t ids[N + N_ROW];
-    char *dir = fix_mkdir(), *path = file_join(dir, "part.kvc");
+    char *path = fix_place();
     const float *logits;
     cag_prefix *p = NULL;
 
@@ -315,7 +270,7 @@ static void part(void **state)
     mt_ids(ids, N + N_ROW, 14, n_vocab);
     OK(cag_session_prefill(full, ids, N, NULL, err));
     for (size_t i = 0; i < sizeof cut / sizeof cut[0]; i++) {
-        cag_kvc *k = write_cache(full, m, N, codecs[i % 2], 64 << i % 3, path);
+        cag_kvc *k = mt_cache(full, m, N, codecs[i % 2], 64 << i % 3, path);
         OK(prefix_new_part(e, k, cut[i], &p, err));
         cag_session *s = mt_session(e, p, N + N_ROW);
         assert_int_equal(cag_session_n_tok(s), cut[i]);
@@ -337,10 +292,7 @@ static void part(void **state)
         assert_string_equal(why.msg, "301 tokens asked of a cache of 300");
         cag_kvc_close(k);
     }
-    unlink(path);
-    assert_int_equal(rmdir(dir), 0);
-    mem_free(path);
-    mem_free(dir);
+    fix_displace(path);
     free(rows);
     cag_session_free(full);
     cag_engine_free(e);

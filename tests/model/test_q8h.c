@@ -9,13 +9,11 @@
  * spike), also where keys have channels far larger than the rest.
  */
 #include "../unit/kvc_fixture.h"
-
 #include "mtest.h"
 
 #include <math.h>
 
 #include "engine/kv_q8h.h"
-#include "engine/session.h"
 #include "kernels/kernels.h"
 #include "model/model.h"
 
@@ -25,12 +23,6 @@ enum { N_QUESTION = 14, N_STEP = 4, N_OUT = N_STEP + 1, MORE = 64 };
 
 /* What is done to a row of K or V on its way into a cache of class f16. */
 enum lossy { EXACT, ROWS, ROTATED };
-
-struct source {
-    const cag_session *s;
-    struct kvc_shape   shape;
-    enum lossy         lossy;
-};
 
 /* int8 with one scale a row, with or without a rotation, and back */
 static void spoil(float *x, int d, enum lossy lossy)
@@ -72,31 +64,16 @@ static void spoil_tile(uint8_t *tile, int v, int d, enum lossy lossy)
     }
 }
 
-static cag_status give(void *ctx, int layer, int chunk, uint8_t *dst,
-                       cag_error *err)
+static void spoil_chunk(const struct kvc_shape *shape, int chunk, uint8_t *dst,
+                        const void *ctx)
 {
-    const struct source *x = ctx;
-    cag_status st = session_export_chunk(x->s, &x->shape, layer, chunk, dst,
-                                         err);
+    const enum lossy *lossy = ctx;
 
-    for (int v = 0; st == CAG_OK && x->lossy != EXACT && v < 2; v++)
-        for (int h = 0; h < x->shape.n_kv_head; h++)
-            for (int t = 0; t < kvc_chunk_tiles(&x->shape, chunk); t++)
-                spoil_tile(dst + kvc_tile_off(&x->shape, chunk, v, h, t), v,
-                           x->shape.d_head, x->lossy);
-    return st;
-}
-
-/* What the format asks for; nobody reads it here. */
-static cag_status no_receipt(void *ctx, const cag_kvc *draft,
-                             cag_kvc_receipt *r, cag_error *err)
-{
-    (void)err;
-    r->end = cag_kvc_get_info(draft)->n_tok;
-    r->begin = r->end - 1;
-    r->n_same = 1;
-    r->loss = ctx;
-    return CAG_OK;
+    for (int v = 0; v < 2; v++)
+        for (int h = 0; h < shape->n_kv_head; h++)
+            for (int t = 0; t < kvc_chunk_tiles(shape, chunk); t++)
+                spoil_tile(dst + kvc_tile_off(shape, chunk, v, h, t), v,
+                           shape->d_head, *lossy);
 }
 
 /* All tokens of s as a cache on disk. */
@@ -104,34 +81,9 @@ static cag_kvc *write_cache(const cag_session *s, const cag_model *m,
                             const char *codec, int chunk_tok,
                             enum lossy lossy, const char *path)
 {
-    const cag_model_info *i = cag_model_get_info(m);
-    int elem = strcmp(codec, "q8h") == 0 ? 1 : 2;
-    struct kvc_shape shape = { i->n_layer, i->n_kv_head, i->d_head, elem,
-                               cag_session_n_tok(s), chunk_tok };
-    struct fix f = { .codec = codec, .shape = shape };
-    struct source x = { s, shape, lossy };
-    cag_kvc_loss loss[64] = { { 0, 0, 0, 0 } };
-    struct pool *pool = NULL;
-    cag_kvc *k = NULL;
-    struct kvc_desc d;
-
-    fix_init(&f);
-    if (chunk_tok == 0)
-        x.shape.chunk_tok = kvc_chunk_tok(i->n_kv_head, i->d_head, elem);
-    d = fix_desc(&f);
-    d.chunk = give;
-    d.ctx = &x;
-    assert_true(i->n_layer <= 32);
-    if (elem == 1) {
-        d.receipt = no_receipt;
-        d.receipt_ctx = loss;
-    }
-    OK(pool_new(&pool, 2, err));
-    OK(kvc_write(path, &d, -1, pool, err));
-    OK(cag_kvc_open(path, &k, err));
-    pool_free(pool);
-    fix_free(&f);
-    return k;
+    return mt_cache_changed(s, m, cag_session_n_tok(s), codec, chunk_tok,
+                            lossy == EXACT ? NULL : spoil_chunk, &lossy,
+                            path);
 }
 
 static int watched_from(int n)
@@ -178,7 +130,7 @@ static void builds(void **state)
     cag_model *m = mt_model("models/llama3.F16.gguf");
     const cag_model_info *i = cag_model_get_info(m);
     static int32_t ids[700];
-    char *dir = fix_mkdir(), *path = file_join(dir, "b.kvc");
+    char *path = fix_place();
     cag_engine *e[3];
 
     (void)state;
@@ -214,10 +166,7 @@ static void builds(void **state)
     }
     for (int j = 0; j < 3; j++)
         cag_engine_free(e[j]);
-    unlink(path);
-    assert_int_equal(rmdir(dir), 0);
-    mem_free(path);
-    mem_free(dir);
+    fix_displace(path);
     cag_model_close(m);
 }
 
@@ -326,7 +275,7 @@ static void questions(void **state)
     cag_engine *e = mt_engine(m, 1, 512, u->precision, false);
     struct outcome want = { mt_vocab(m), NULL }, got = want;
     static int32_t ids[2200], question[100];
-    char *dir = fix_mkdir(), *path = file_join(dir, "q.kvc");
+    char *path = fix_place();
     size_t bytes = N_OUT * (size_t)want.n_vocab * sizeof(float);
 
     want.logits = malloc(bytes);
@@ -356,10 +305,7 @@ static void questions(void **state)
         cag_kvc_close(k);
         cag_session_free(s);
     }
-    unlink(path);
-    assert_int_equal(rmdir(dir), 0);
-    mem_free(path);
-    mem_free(dir);
+    fix_displace(path);
     free(want.logits);
     free(got.logits);
     cag_engine_free(e);
@@ -388,7 +334,7 @@ static void child(const char *name, const char *model, uint8_t *out,
         cag_prefix *p = NULL;
         struct outcome o;
         const uint8_t *raw;
-        char *dir = fix_mkdir(), *path = file_join(dir, "c.kvc");
+        char *path = fix_place();
 
         setenv("CAG_KERNELS", name, 1);
         m = mt_model(model);
@@ -405,8 +351,7 @@ static void child(const char *name, const char *model, uint8_t *out,
         OK(kvc_chunk_load(k, shape->n_layer - 1, 0, NULL, &raw, err));
         OK(cag_prefix_new(e, k, &p, err));
         ask(e, p, ids, 1, &o);
-        unlink(path);
-        rmdir(dir);
+        fix_displace(path);
         bool ok = write(fd[1], raw, n) == (ssize_t)n &&
                   write(fd[1], o.logits, want - n) == (ssize_t)(want - n);
         _exit(ok ? 0 : 1);
@@ -516,7 +461,7 @@ static void table(const cag_model *m, const int32_t *ids, int n_prefix, int n,
     cag_engine *e32 = mt_engine(m, 2, 0, CAG_PRECISION_DEFAULT, true);
     cag_engine *e = mt_engine(m, 2, 0, CAG_PRECISION_DEFAULT, false);
     cag_session *s = mt_session(e32, NULL, n_prefix + n);
-    char *dir = fix_mkdir(), *path = file_join(dir, "l.kvc");
+    char *path = fix_place();
 
     assert_non_null(rows);
     OK(cag_session_prefill(s, ids, n_prefix, NULL, err));
@@ -535,10 +480,7 @@ static void table(const cag_model *m, const int32_t *ids, int n_prefix, int n,
                       out[i].mean, out[i].max, out[i].top, n);
         cag_kvc_close(k);
     }
-    unlink(path);
-    assert_int_equal(rmdir(dir), 0);
-    mem_free(path);
-    mem_free(dir);
+    fix_displace(path);
     free(rows);
     cag_session_free(s);
     cag_engine_free(e);
@@ -646,7 +588,7 @@ static void imported(void **state)
     float *a = malloc(PROBE * (size_t)n_vocab * sizeof *a);
     float *b = malloc(PROBE * (size_t)n_vocab * sizeof *b);
     static int32_t ids[N + PROBE];
-    char *dir = fix_mkdir(), *path = file_join(dir, "i.kvc");
+    char *path = fix_place();
     cag_session *s;
     cag_kvc *k;
 
@@ -679,10 +621,7 @@ static void imported(void **state)
                                    n_vocab) < 1e-4);
     }
     cag_kvc_close(k);
-    unlink(path);
-    assert_int_equal(rmdir(dir), 0);
-    mem_free(path);
-    mem_free(dir);
+    fix_displace(path);
     free(a);
     free(b);
     cag_engine_free(e);

@@ -356,6 +356,27 @@ static inline char *fix_mkdir(void)
     return b.data;
 }
 
+/* Path of a file in a directory of its own; both go with fix_displace. */
+static inline char *fix_place(void)
+{
+    char *dir = fix_mkdir(), *path = file_join(dir, "a.kvc");
+
+    assert_non_null(path);
+    mem_free(dir);
+    return path;
+}
+
+static inline void fix_displace(char *path)
+{
+    char *dir = file_dirname(path);
+
+    assert_non_null(dir);
+    unlink(path);
+    assert_int_equal(rmdir(dir), 0);
+    mem_free(dir);
+    mem_free(path);
+}
+
 static inline void fix_unlink(const char *dir, const char *name)
 {
     char *p = file_join(dir, name);
