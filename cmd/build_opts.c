@@ -22,7 +22,6 @@ static const char *const fronts[] = { "keep", "drop", NULL };
 
 struct build_cli cli = { .reserve = -1, .max_loss = -1 };
 
-
 const opt_spec build_specs[] = {
     OPT_STR('m', "model", &cli.model, "M", "CAG_MODEL",
             "GGUF file, model directory or hub id"),
@@ -99,47 +98,46 @@ const opt_spec build_specs[] = {
     OPT_END
 };
 
+/* May the manifest set this option?  Not where the user did. */
+static bool takes(const void *var, bool given, const char *origin)
+{
+    if (!given || opt_origin(var))
+        return false;
+    opt_set_origin(var, origin);
+    return true;
+}
+
 static void take(const char **var, const char *value, const char *origin)
 {
-    if (value && !opt_origin(var)) {
+    if (takes(var, value != NULL, origin))
         *var = value;
-        opt_set_origin(var, origin);
-    }
 }
 
 static void take_choice(int *var, const char *value, const char *const *names,
                         const char *origin)
 {
-    if (!value || opt_origin(var))
-        return;
-    for (int i = 0; names[i]; i++)
-        if (!strcmp(names[i], value))
-            *var = i;
-    opt_set_origin(var, origin);
+    if (takes(var, value != NULL, origin))
+        for (int i = 0; names[i]; i++)
+            if (!strcmp(names[i], value))
+                *var = i;
 }
 
 static void take_i64(int64_t *var, int64_t value, const char *origin)
 {
-    if (value >= 0 && !opt_origin(var)) {
+    if (takes(var, value >= 0, origin))
         *var = value;
-        opt_set_origin(var, origin);
-    }
 }
 
 static void take_int(int *var, int64_t value, const char *origin)
 {
-    if (value >= 0 && !opt_origin(var)) {
+    if (takes(var, value >= 0, origin))
         *var = (int)value;
-        opt_set_origin(var, origin);
-    }
 }
 
 static void take_double(double *var, double value, const char *origin)
 {
-    if (value >= 0 && !opt_origin(var)) {
+    if (takes(var, value >= 0, origin))
         *var = value;
-        opt_set_origin(var, origin);
-    }
 }
 
 void build_show_defaults(void)

@@ -73,16 +73,10 @@ static void mention(struct jparse *p, const struct jnode *n)
     if (p->status != CAG_OK || jdict_find(d, n->name, n->n_name))
         return;
     if (d->n == d->cap) {
-        size_t        cap = d->cap ? 2 * d->cap : 32;
-        struct jpair *v = arena_array(&p->t->mem, cap, sizeof *v);
-        if (!v) {
-            jp_fail(p, CAG_E_NOMEM, "out of memory");
+        struct jpair *v = jp_grow(p, d->p, &d->cap, sizeof *v);
+        if (!v)
             return;
-        }
-        if (d->n)
-            memcpy(v, d->p, d->n * sizeof *v);
         d->p = v;
-        d->cap = cap;
     }
     d->p[d->n++] = (struct jpair){
         jval_text(n->name, n->n_name, JS_TEMPLATE), jval_none()
@@ -249,20 +243,15 @@ static struct jnode *subscript(struct jparse *p, struct jnode *a)
     return with_list(n, &part);
 }
 
-static void push_arg(struct jparse *p, struct jnode *n, size_t *cap,
-                     struct jarg a)
+void jp_push_arg(struct jparse *p, struct jnode *n, size_t *cap,
+                 struct jarg a)
 {
     if (p->status != CAG_OK)
         return;
     if (n->n_arg == *cap) {
-        *cap = *cap ? *cap * 2 : 4;
-        struct jarg *v = arena_array(&p->t->mem, *cap, sizeof *v);
-        if (!v) {
-            jp_fail(p, CAG_E_NOMEM, "out of memory");
+        struct jarg *v = jp_grow(p, n->arg, cap, sizeof *v);
+        if (!v)
             return;
-        }
-        if (n->n_arg)
-            memcpy(v, n->arg, n->n_arg * sizeof *v);
         n->arg = v;
     }
     n->arg[n->n_arg++] = a;
@@ -299,7 +288,7 @@ void jp_args(struct jparse *p, struct jnode *n)
         if (named && (a.kind == JA_POS || a.kind == JA_STAR))
             jp_fail(p, CAG_E_FORMAT, "positional argument behind a named one");
         a.value = jp_expr(p, true);
-        push_arg(p, n, &cap, a);
+        jp_push_arg(p, n, &cap, a);
     }
     jp_expect_op(p, ')');
 }
@@ -375,7 +364,7 @@ static struct jnode *test(struct jparse *p, struct jnode *a)
         if (jp_is_name(p, "is"))
             jp_fail(p, CAG_E_FORMAT, "tests cannot be chained with 'is'");
         size_t cap = 0;
-        push_arg(p, n, &cap,
+        jp_push_arg(p, n, &cap,
                  (struct jarg){ JA_POS, NULL, 0, postfix(p, primary(p)) });
     }
     if (!neg)

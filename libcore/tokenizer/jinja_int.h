@@ -201,6 +201,8 @@ void jp_next(struct jparse *p);
 /* A growing list of nodes in the arena. */
 struct jnodes { struct jnode **v; size_t n, cap; };
 void jp_push(struct jparse *p, struct jnodes *l, struct jnode *n);
+/* v, which is full at *cap items, with room for more; NULL on failure. */
+void *jp_grow(struct jparse *p, const void *v, size_t *cap, size_t size);
 struct jnode *jp_block(struct jparse *p, struct jnodes *l);  /* JN_BLOCK */
 bool jp_enter(struct jparse *p);
 
@@ -211,6 +213,9 @@ struct jnode *jp_target(struct jparse *p, bool dotted);
 struct jnode *jp_filters(struct jparse *p, struct jnode *subject, bool first);
 struct jnode *jp_unary(struct jparse *p, bool with_filter);
 void jp_args(struct jparse *p, struct jnode *call);
+/* n->arg has room for *cap. */
+void jp_push_arg(struct jparse *p, struct jnode *n, size_t *cap,
+                 struct jarg a);
 
 /* ----------------------------------------------------------------- running */
 

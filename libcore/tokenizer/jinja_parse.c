@@ -114,21 +114,29 @@ void jp_expect_op(struct jparse *p, int op)
                 op == JOP_EQ ? "==" : (char[2]){ (char)op, 0 });
 }
 
+void *jp_grow(struct jparse *p, const void *v, size_t *cap, size_t size)
+{
+    size_t more = *cap ? *cap * 2 : 4;
+    void  *q = arena_array(&p->t->mem, more, size);
+    if (!q) {
+        jp_fail(p, CAG_E_NOMEM, "out of memory");
+        return NULL;
+    }
+    if (*cap)
+        memcpy(q, v, *cap * size);
+    *cap = more;
+    return q;
+}
+
 void jp_push(struct jparse *p, struct jnodes *l, struct jnode *n)
 {
     if (p->status != CAG_OK)
         return;
     if (l->n == l->cap) {
-        size_t         cap = l->cap ? l->cap * 2 : 4;
-        struct jnode **v = arena_array(&p->t->mem, cap, sizeof *v);
-        if (!v) {
-            jp_fail(p, CAG_E_NOMEM, "out of memory");
+        struct jnode **v = jp_grow(p, l->v, &l->cap, sizeof *v);
+        if (!v)
             return;
-        }
-        if (l->n)
-            memcpy(v, l->v, l->n * sizeof *v);
         l->v = v;
-        l->cap = cap;
     }
     l->v[l->n++] = n;
 }
@@ -307,19 +315,8 @@ static void parameters(struct jparse *p, struct jnode *n)
         struct jnode *def = jp_skip_op(p, '=') ? jp_expr(p, true) : NULL;
         if (p->status != CAG_OK)
             return;
-        if (n->n_arg == cap) {
-            cap = cap ? 2 * cap : 4;
-            struct jarg *v = arena_array(&p->t->mem, cap, sizeof *v);
-            if (!v) {
-                jp_fail(p, CAG_E_NOMEM, "out of memory");
-                return;
-            }
-            if (n->n_arg)
-                memcpy(v, n->arg, n->n_arg * sizeof *v);
-            n->arg = v;
-        }
-        n->arg[n->n_arg++] = (struct jarg){ JA_KW, name->name, name->n_name,
-                                            def };
+        jp_push_arg(p, n, &cap,
+                    (struct jarg){ JA_KW, name->name, name->n_name, def });
     }
     jp_expect_op(p, ')');
 }

@@ -125,19 +125,28 @@ struct jval jval_dict(struct jr *r)
     return (struct jval){ .type = J_DICT, .u.dict = d };
 }
 
+/* v, which is full at *cap items, with room for more; NULL on failure. */
+static void *grow(struct jr *r, const void *v, size_t *cap, size_t size)
+{
+    size_t more = *cap ? *cap * 2 : 8;
+    void  *p = jr_alloc(r, more, size);
+    if (!p)
+        return NULL;
+    if (*cap)
+        memcpy(p, v, *cap * size);
+    *cap = more;
+    return p;
+}
+
 bool jlist_push(struct jr *r, struct jlist *l, struct jval v)
 {
     if (!jr_burn(r, 1))
         return false;
     if (l->n == l->cap) {
-        size_t       cap = l->cap ? l->cap * 2 : 8;
-        struct jval *p = jr_alloc(r, cap, sizeof *p);
+        struct jval *p = grow(r, l->v, &l->cap, sizeof *p);
         if (!p)
             return false;
-        if (l->n)
-            memcpy(p, l->v, l->n * sizeof *p);
         l->v = p;
-        l->cap = cap;
     }
     l->v[l->n++] = v;
     return true;
@@ -178,14 +187,10 @@ bool jdict_set(struct jr *r, struct jdict *d, struct jval k, struct jval v)
         return true;
     }
     if (d->n == d->cap) {
-        size_t        cap = d->cap ? d->cap * 2 : 8;
-        struct jpair *p = jr_alloc(r, cap, sizeof *p);
+        struct jpair *p = grow(r, d->p, &d->cap, sizeof *p);
         if (!p)
             return false;
-        if (d->n)
-            memcpy(p, d->p, d->n * sizeof *p);
         d->p = p;
-        d->cap = cap;
     }
     d->p[d->n++] = (struct jpair){ k, v };
     return true;
