@@ -1,8 +1,8 @@
 /*
  * tok_build.h - collect a vocabulary, write it as a blob.
  *
- * The readers (tok_json.c, tok_gguf.c) fill one of these; tok_build_finish
- * writes the blob (tok_blob.h).  The bytes depend on nothing but what was
+ * The readers (tok_json.c, tok_gguf.c) fill one of these (tok_build.c);
+ * tok_build_finish writes the blob (tok_compile.c, tok_blob.h).  The bytes depend on nothing but what was
  * put in, in which order.
  */
 #ifndef TOKENIZER_TOK_BUILD_H
@@ -72,6 +72,11 @@ cag_status tok_build_merges_of_scores(struct tok_build *b, const float *score,
 cag_status tok_build_step(struct tok_build *b, int kind, const char *pattern,
                           size_t n, cag_error *err);
 cag_status tok_build_eos(struct tok_build *b, int64_t id, cag_error *err);
+/* Merging works on tokens that the model spells and text can produce. */
+bool       tok_build_can_merge(const struct tok_build_token *t);
+/* What a lookup of plain text may find: no control token ever, and no added
+ * token of several characters. */
+bool       tok_build_can_find(const struct tok_build *b, uint32_t id);
 /* Write the blob and make the tokenizer over it. */
 cag_status tok_build_finish(struct tok_build *b, cag_tokenizer **out,
                             cag_error *err);
