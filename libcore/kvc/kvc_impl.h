@@ -69,6 +69,11 @@ struct kvc_chunk_ref {
 };
 void kvc_chunk_ref(const cag_kvc *k, int layer, int chunk,
                    struct kvc_chunk_ref *out);
+/* The two steps of kvc_parse; k->data, size and name are set. */
+cag_status kvc_read_header(cag_kvc *k, cag_error *err);
+cag_status kvc_read_sections(cag_kvc *k, cag_error *err);
+/* NULL if the file has none of that name. */
+const struct kvc_section *kvc_find_section(const cag_kvc *k, const char *name);
 /* kvc_parse of a file whose receipt is still to be measured. */
 cag_status kvc_parse_draft(const void *data, size_t size, const char *name,
                            cag_kvc **out, cag_error *err);
