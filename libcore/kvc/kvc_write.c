@@ -24,7 +24,6 @@
 #include "util/file.h"
 #include "util/mem.h"
 #include "util/rd.h"
-#include "util/text.h"
 
 struct section {
     char           name[5];
@@ -69,114 +68,6 @@ struct writer {
     struct file_out        out;
     bool                   open;
 };
-
-/* ----------------------------------------------------- checking the desc */
-
-static cag_status check_desc(struct writer *w, cag_error *err)
-{
-    const struct kvc_desc *d = w->d;
-    struct kvc_check       c = { NULL, CAG_E_USAGE, err, CAG_OK };
-    int                    codec = kvc_codec_find(d->codec);
-    cag_kvc_info           info;
-    int64_t                last = 0;
-
-    if (codec < 0)
-        return cag_fail(err, CAG_E_USAGE, NULL, -1,
-                        "unknown KV codec \"%.32s\", expected f16z, f16, "
-                        "f32 or q8h", d->codec ? d->codec : "");
-    w->codec = (enum kvc_codec)codec;
-    w->shape = d->shape;
-    if (w->shape.elem_bytes != kvc_codec_elem_bytes(w->codec))
-        return cag_fail(err, CAG_E_USAGE, NULL, -1,
-                        "codec %s takes elements of %d bytes, not %d",
-                        d->codec, kvc_codec_elem_bytes(w->codec),
-                        w->shape.elem_bytes);
-    if (kvc_codec_lossy(w->codec) != (d->receipt != NULL))
-        return cag_fail(err, CAG_E_USAGE, NULL, -1,
-                        d->receipt ? "codec %s loses nothing, so it has no "
-                                     "receipt"
-                                   : "codec %s needs a receipt", d->codec);
-    if (w->shape.chunk_tok == 0 && w->shape.n_kv_head > 0 &&
-        w->shape.d_head > 0)
-        w->shape.chunk_tok = kvc_chunk_tok(w->shape.n_kv_head,
-                                           w->shape.d_head,
-                                           w->shape.elem_bytes);
-    kvc_check_shape(&c, &w->shape);
-    memset(&info, 0, sizeof info);
-    kvc_check_meta(&c, d->meta, &info);
-    if (c.st)
-        return c.st;
-    if (d->n_ids != (size_t)w->shape.n_tok)
-        return cag_fail(err, CAG_E_USAGE, NULL, -1,
-                        "%zu ids for %d tokens", d->n_ids, w->shape.n_tok);
-    if (d->text_size > KVC_MAX_TEXT ||
-        d->text_size > KVC_MAX_TOK_TEXT * d->n_ids)
-        return cag_fail(err, CAG_E_LIMIT, NULL, -1,
-                        "the prefix text has %zu bytes for %zu tokens: a "
-                        ".kvc holds at most 1 GiB and %d bytes per token",
-                        d->text_size, d->n_ids, (int)KVC_MAX_TOK_TEXT);
-    if (!utf8_valid(d->text, d->text_size, NULL))
-        return cag_fail(err, CAG_E_USAGE, NULL, -1,
-                        "the prefix text is not UTF-8");
-    for (size_t i = 0; i < d->n_ids; i++) {
-        if (d->ids[i] < 0 || d->ids[i] >= info.n_vocab)
-            return cag_fail(err, CAG_E_USAGE, NULL, -1,
-                            "id %zu is %d, the vocabulary has %d", i,
-                            d->ids[i], info.n_vocab);
-        if (d->id_off[i] < last || d->id_off[i] > (int64_t)d->text_size)
-            return cag_fail(err, CAG_E_USAGE, NULL, -1,
-                            "byte offset of id %zu is %lld, expected %lld..%zu",
-                            i, (long long)d->id_off[i], (long long)last,
-                            d->text_size);
-        last = d->id_off[i];
-    }
-    if (d->tokenizer_size == 0)
-        return cag_fail(err, CAG_E_USAGE, NULL, -1, "the tokenizer is empty");
-    kvc_check_prmt(&c, d->prompt, info.n_vocab, &info);
-    return c.st;
-}
-
-static cag_status check_sources(const struct writer *w, cag_error *err)
-{
-    struct kvc_check c = { NULL, CAG_E_USAGE, err, CAG_OK };
-    struct arena     a = { NULL };
-    cag_kvc_source  *s;
-    int              n;
-
-    kvc_check_srcs(&c, w->d->sources, w->d->text_size, w->shape.n_tok, &a, &s,
-                   &n);
-    arena_release(&a);
-    return c.st;
-}
-
-static cag_status check_extra(const struct kvc_desc *d, cag_error *err)
-{
-    static const char *const core[KVC_N_CORE] = KVC_CORE_NAMES;
-
-    int n_max = KVC_MAX_SECTION - KVC_N_CORE - (d->receipt != NULL);
-
-    if (d->n_extra < 0 || d->n_extra > n_max)
-        return cag_fail(err, CAG_E_LIMIT, NULL, -1,
-                        "%d optional sections, a .kvc holds at most %d",
-                        d->n_extra, n_max);
-    for (int i = 0; i < d->n_extra; i++) {
-        const char *name = d->extra[i].name;
-        size_t      n = strnlen(name, 5);
-        bool        ok = n >= 1 && n <= 4 && d->extra[i].size > 0 &&
-                  strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789") == n;
-
-        ok = ok && strcmp(name, "RCPT") != 0;
-        for (int j = 0; ok && j < KVC_N_CORE; j++)
-            ok = strcmp(name, core[j]) != 0;
-        for (int j = 0; ok && j < i; j++)
-            ok = strcmp(name, d->extra[j].name) != 0;
-        if (!ok)
-            return cag_fail(err, CAG_E_USAGE, NULL, -1,
-                            "optional section %d has a bad name or no bytes",
-                            i);
-    }
-    return CAG_OK;
-}
 
 /* ------------------------------------------------------- small sections */
 
@@ -616,11 +507,7 @@ cag_status kvc_write(const char *path, const struct kvc_desc *d, int mode,
     if (!w)
         return cag_fail_nomem(err, "cache writer");
     w->d = d;
-    st = check_desc(w, err);
-    if (!st)
-        st = check_sources(w, err);
-    if (!st)
-        st = check_extra(d, err);
+    st = kvc_desc_check(d, &w->shape, &w->codec, err);
     if (!st)
         st = make_sections(w, err);
     if (!st)

@@ -53,6 +53,7 @@
 
 #include <cag/kvc.h>
 
+#include "kvc/kvc_codec.h"
 #include "kvc/kvc_layout.h"
 #include "util/hash.h"
 #include "util/json.h"
@@ -113,6 +114,10 @@ struct kvc_desc {
  */
 cag_status kvc_write(const char *path, const struct kvc_desc *d, int mode,
                      struct pool *pool, cag_error *err);
+
+/* What kvc_write refuses before it begins; shape gets its chunk_tok. */
+cag_status kvc_desc_check(const struct kvc_desc *d, struct kvc_shape *shape,
+                          enum kvc_codec *codec, cag_error *err);
 
 /* Upper bound of the file's size, for a free-space check before a prefill.
  * Members that are not known yet may be NULL: they count as 1 MiB together. */
