@@ -390,25 +390,36 @@ static cag_status write_header(struct writer *w, uint64_t size, cag_error *err)
     return file_out_pwrite(&w->out, page, sizeof page, 0, err);
 }
 
-static cag_status write_rest(struct writer *w, cag_error *err)
+static cag_status write_section(struct writer *w, struct section *s,
+                                cag_error *err)
+{
+    cag_status st = sha256_buf(s->data, (size_t)s->size, s->sha256, err);
+
+    return st ? st : file_out_pwrite(&w->out, s->data, (size_t)s->size,
+                                     s->off, err);
+}
+
+/* Fill the page of the last section, then say in the header what there is. */
+static cag_status close_off(struct writer *w, cag_error *err)
 {
     static const uint8_t zero[KVC_PAGE];
-    const struct section *kv = &w->sec[w->n_sec - 1];
-    uint64_t              end = kv->off + kv->size, size = kvc_page_up(end);
-    cag_status            st = finish_meta(w, err);
+    const struct section *last = &w->sec[w->n_sec - 1];
+    uint64_t              end = last->off + last->size, size = kvc_page_up(end);
+    cag_status            st = CAG_OK;
 
-    for (int i = 0; !st && i < w->n_sec - 1; i++) {
-        struct section *s = &w->sec[i];
-
-        st = sha256_buf(s->data, (size_t)s->size, s->sha256, err);
-        if (!st)
-            st = file_out_pwrite(&w->out, s->data, (size_t)s->size, s->off,
-                                 err);
-    }
-    if (!st && size > end)
+    if (size > end)
         st = file_out_pwrite(&w->out, zero, (size_t)(size - end), end, err);
     w->made.size_bytes = size;
     return st ? st : write_header(w, size, err);
+}
+
+static cag_status write_rest(struct writer *w, cag_error *err)
+{
+    cag_status st = finish_meta(w, err);
+
+    for (int i = 0; !st && i < w->n_sec - 1; i++)
+        st = write_section(w, &w->sec[i], err);
+    return st ? st : close_off(w, err);
 }
 
 /* --------------------------------------------------------------- receipt */
@@ -444,12 +455,9 @@ static cag_status make_receipt(struct writer *w, const cag_kvc_receipt *r,
  */
 static cag_status add_receipt(struct writer *w, cag_error *err)
 {
-    static const uint8_t zero[KVC_PAGE];
     struct file_map map;
     cag_kvc_receipt r = { .version = KVC_RECEIPT_VERSION };
     cag_kvc        *draft = NULL;
-    struct section *s = &w->sec[w->n_sec];
-    uint64_t        end;
     cag_status      st = file_out_map(&w->out, &map, err);
 
     if (st)
@@ -464,15 +472,8 @@ static cag_status add_receipt(struct writer *w, cag_error *err)
     if (st)
         return st;
     add(w, "RCPT", false, w->receipt.data, w->receipt.size);
-    end = s->off + s->size;
-    w->made.size_bytes = kvc_page_up(end);
-    st = sha256_buf(s->data, (size_t)s->size, s->sha256, err);
-    if (!st)
-        st = file_out_pwrite(&w->out, s->data, (size_t)s->size, s->off, err);
-    if (!st && w->made.size_bytes > end)
-        st = file_out_pwrite(&w->out, zero,
-                             (size_t)(w->made.size_bytes - end), end, err);
-    return st ? st : write_header(w, w->made.size_bytes, err);
+    st = write_section(w, &w->sec[w->n_sec - 1], err);
+    return st ? st : close_off(w, err);
 }
 
 static void release(struct writer *w)
