@@ -450,6 +450,19 @@ out:
     return st;
 }
 
+/* The last step of opening one file, if the others went well. */
+static cag_status hand_over(struct st *s, cag_status st, struct st **out,
+                            cag_error *err)
+{
+    if (!st)
+        st = sort_all(s, err);
+    if (st)
+        st_close(s);
+    else
+        *out = s;
+    return st;
+}
+
 static cag_status open_file(const char *path, struct st **out, cag_error *err)
 {
     struct st *s = NULL;
@@ -459,14 +472,7 @@ static cag_status open_file(const char *path, struct st **out, cag_error *err)
         st = name_shard(s, path, err);
     if (!st)
         st = map_shard(s, &s->shard[0], err);
-    if (!st)
-        st = sort_all(s, err);
-    if (!st) {
-        *out = s;
-        s = NULL;
-    }
-    st_close(s);
-    return st;
+    return hand_over(s, st, out, err);
 }
 
 cag_status st_parse(const void *data, size_t size, const char *name,
@@ -479,14 +485,7 @@ cag_status st_parse(const void *data, size_t size, const char *name,
         st = name_shard(s, name, err);
     if (!st)
         st = add_file(s, data, size, s->shard[0].name, err);
-    if (!st)
-        st = sort_all(s, err);
-    if (!st) {
-        *out = s;
-        s = NULL;
-    }
-    st_close(s);
-    return st;
+    return hand_over(s, st, out, err);
 }
 
 cag_status st_open(const char *path, struct st **out, cag_error *err)

@@ -150,6 +150,17 @@ double bench_median(const struct bench_series *s)
                     : (s->v[s->n / 2 - 1] + s->v[s->n / 2]) / 2;
 }
 
+cag_bench_figure bench_figure(const char *name, const char *unit,
+                              int64_t context, cag_bench_better better)
+{
+    cag_bench_figure f = { .context = context, .better = better,
+                           .share = -1 };
+
+    snprintf(f.name, sizeof f.name, "%s", name);
+    snprintf(f.unit, sizeof f.unit, "%s", unit);
+    return f;
+}
+
 cag_status bench_add(cag_bench_report *r, const cag_bench_figure *f,
                      const struct bench_series *s, cag_error *err)
 {

@@ -59,6 +59,9 @@ cag_status bench_series_init(struct bench_series *s, int n, cag_error *err);
 void       bench_series_release(struct bench_series *s);
 void       bench_series_add(struct bench_series *s, double v);
 double     bench_median(const struct bench_series *s);
+/* A figure without values, share or batch. */
+cag_bench_figure bench_figure(const char *name, const char *unit,
+                              int64_t context, cag_bench_better better);
 /* Add a figure; f holds name, unit, state, context, batch, better, share. */
 cag_status bench_add(cag_bench_report *r, const cag_bench_figure *f,
                      const struct bench_series *s, cag_error *err);

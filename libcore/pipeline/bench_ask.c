@@ -14,17 +14,6 @@
 #include "util/error.h"
 #include "util/mem.h"
 
-static cag_bench_figure figure(const char *name, const char *unit,
-                               int64_t context, cag_bench_better better)
-{
-    cag_bench_figure f = { .context = context, .better = better,
-                           .share = -1 };
-
-    snprintf(f.name, sizeof f.name, "%s", name);
-    snprintf(f.unit, sizeof f.unit, "%s", unit);
-    return f;
-}
-
 /* ------------------------------------------------------------------ asking */
 
 enum { PREFILL, FIRST, ANSWER, FIRST_UNCACHED, ANSWER_UNCACHED,
@@ -131,10 +120,10 @@ cag_status bench_ask(struct bench_job *j, struct bench_case *c,
     }
     for (int i = 0; !st && i < N_ASK; i++) {
         bool rate = i >= RATE;
-        cag_bench_figure f = figure(names[i], i == PER_STEP ? "tokens"
-                                              : rate ? "tokens/s" : "s",
-                                    c->n_tok, rate ? CAG_BENCH_HIGHER
-                                                   : CAG_BENCH_LOWER);
+        cag_bench_figure f = bench_figure(names[i], i == PER_STEP ? "tokens"
+                                                    : rate ? "tokens/s" : "s",
+                                          c->n_tok, rate ? CAG_BENCH_HIGHER
+                                                         : CAG_BENCH_LOWER);
         snprintf(f.state, sizeof f.state, "warm");
         if (i == RATE && s[RATE_BOUND].n > 0)
             f.share = bench_median(&s[RATE]) / bench_median(&s[RATE_BOUND]);
@@ -260,11 +249,11 @@ static cag_status rates(struct bench_job *j, const struct bench_case *c,
                         cag_kb *kb, bool with_prefix, int batch,
                         cag_error *err)
 {
-    cag_bench_figure f = figure(batch ? "batch_rate" : "decode_rate",
-                                "tokens/s", with_prefix ? c->n_tok : 0,
-                                CAG_BENCH_HIGHER);
-    cag_bench_figure whole = figure("batch_answers", "s", c->n_tok,
-                                    CAG_BENCH_LOWER);
+    cag_bench_figure f = bench_figure(batch ? "batch_rate" : "decode_rate",
+                                      "tokens/s", with_prefix ? c->n_tok : 0,
+                                      CAG_BENCH_HIGHER);
+    cag_bench_figure whole = bench_figure("batch_answers", "s", c->n_tok,
+                                          CAG_BENCH_LOWER);
     struct bench_series s, w;
     int n = batch ? batch : 1;
     cag_status st = bench_series_init(&s, j->o->repeat, err);

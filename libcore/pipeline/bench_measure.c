@@ -12,17 +12,6 @@
 #include "util/error.h"
 #include "util/mem.h"
 
-static cag_bench_figure figure(const char *name, const char *unit,
-                               int64_t context, cag_bench_better better)
-{
-    cag_bench_figure f = { .context = context, .better = better,
-                           .share = -1 };
-
-    snprintf(f.name, sizeof f.name, "%s", name);
-    snprintf(f.unit, sizeof f.unit, "%s", unit);
-    return f;
-}
-
 /* ----------------------------------------------------------------- encode */
 
 struct encode {
@@ -130,9 +119,11 @@ static cag_status add_build(struct bench_job *j, const struct bench_case *c,
     cag_status st = CAG_OK;
 
     for (int i = 0; !st && i < N_BUILD; i++) {
-        cag_bench_figure f = figure(names[i], i == RATE ? "tokens/s" : "s",
-                                    c->n_tok, i == RATE ? CAG_BENCH_HIGHER
-                                                        : CAG_BENCH_LOWER);
+        cag_bench_figure f = bench_figure(names[i],
+                                          i == RATE ? "tokens/s" : "s",
+                                          c->n_tok,
+                                          i == RATE ? CAG_BENCH_HIGHER
+                                                    : CAG_BENCH_LOWER);
         if (i == RATE && j->fma_flops > 0)
             f.share = prefill_flop(&j->config, (double)c->n_tok) /
                       bench_median(&s[PREFILL]) / j->fma_flops;
@@ -260,8 +251,8 @@ static cag_status add_load(struct bench_job *j, const struct bench_case *c,
     cag_status st = CAG_OK;
 
     for (int i = 0; !st && i < N_LOAD; i++) {
-        cag_bench_figure f = figure(names[i], "s", c->n_tok,
-                                    CAG_BENCH_LOWER);
+        cag_bench_figure f = bench_figure(names[i], "s", c->n_tok,
+                                          CAG_BENCH_LOWER);
         snprintf(f.state, sizeof f.state, "%s", state);
         st = bench_add(j->r, &f, &s[i], err);
     }
@@ -326,8 +317,9 @@ static cag_status add_memory(struct bench_job *j, const struct bench_case *c,
                            "no memory figures: smaps_rollup of cag-ask could "
                            "not be read");
     for (size_t i = 0; !st && i < sizeof m / sizeof m[0]; i++) {
-        cag_bench_figure f = figure(m[i].name, "bytes", c->n_tok,
-                                    i ? CAG_BENCH_NEITHER : CAG_BENCH_LOWER);
+        cag_bench_figure f = bench_figure(m[i].name, "bytes", c->n_tok,
+                                          i ? CAG_BENCH_NEITHER
+                                            : CAG_BENCH_LOWER);
         st = bench_add_one(j->r, &f, (double)m[i].bytes, err);
     }
     return st;
@@ -340,8 +332,8 @@ static cag_status add_process(struct bench_job *j, const struct bench_case *c,
     cag_status st = CAG_OK;
 
     for (int i = 0; !st && i < N_PROCESS; i++) {
-        cag_bench_figure f = figure(names[i], "s", c->n_tok,
-                                    CAG_BENCH_LOWER);
+        cag_bench_figure f = bench_figure(names[i], "s", c->n_tok,
+                                          CAG_BENCH_LOWER);
         snprintf(f.state, sizeof f.state, "%s", i == COLD ? "cold" : "warm");
         st = bench_add(j->r, &f, &s[i], err);
     }
@@ -400,10 +392,10 @@ cag_status bench_process(struct bench_job *j, const struct bench_case *c,
 cag_status bench_sizes(struct bench_job *j, const struct bench_case *c,
                        cag_error *err)
 {
-    cag_bench_figure file = figure("file_bytes", "bytes", c->n_tok,
-                                   CAG_BENCH_LOWER);
-    cag_bench_figure kv = figure("kv_bytes_per_tok", "bytes", c->n_tok,
-                                 CAG_BENCH_LOWER);
+    cag_bench_figure file = bench_figure("file_bytes", "bytes", c->n_tok,
+                                         CAG_BENCH_LOWER);
+    cag_bench_figure kv = bench_figure("kv_bytes_per_tok", "bytes", c->n_tok,
+                                       CAG_BENCH_LOWER);
     cag_kvc *k = NULL;
     cag_status st = cag_kvc_open(c->path, &k, err);
 

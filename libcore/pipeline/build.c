@@ -135,15 +135,10 @@ static void say_whole(const struct build_job *j)
              "kept", j->o->output);
 }
 
-struct chunk_source {
-    const cag_session      *session;
-    const struct kvc_shape *shape;
-};
-
-static cag_status give_chunk(void *ctx, int layer, int chunk, uint8_t *dst,
-                             cag_error *err)
+cag_status build_chunk(void *ctx, int layer, int chunk, uint8_t *dst,
+                       cag_error *err)
 {
-    const struct chunk_source *c = ctx;
+    const struct build_chunks *c = ctx;
 
     return session_export_chunk(c->session, c->shape, layer, chunk, dst, err);
 }
@@ -229,13 +224,13 @@ static cag_status write_file(struct build_job *j, cag_engine *e,
                              const cag_session *s, struct receipt *rc,
                              cag_error *err)
 {
-    struct chunk_source c = { s, &j->shape };
+    struct build_chunks c = { s, &j->shape };
     struct kvc_made made;
     struct kvc_desc d = {
         .shape = j->shape, .codec = j->codec, .meta = j->meta,
         .sources = j->sources, .prompt = j->prmt, .text = j->prompt.text,
         .text_size = j->prompt.size, .ids = j->ids.id, .id_off = j->ids.off,
-        .n_ids = j->ids.n, .chunk = give_chunk, .ctx = &c,
+        .n_ids = j->ids.n, .chunk = build_chunk, .ctx = &c,
         .progress = j->o->hooks.progress, .progress_ctx = j->o->hooks.ctx,
         .made = &made
     };

@@ -115,19 +115,6 @@ void checkpoint_remove(const char *output)
 
 /* -------------------------------------------------------------------- save */
 
-struct chunk_source {
-    const cag_session      *session;
-    const struct kvc_shape *shape;
-};
-
-static cag_status give_chunk(void *ctx, int layer, int chunk, uint8_t *dst,
-                             cag_error *err)
-{
-    const struct chunk_source *c = ctx;
-
-    return session_export_chunk(c->session, c->shape, layer, chunk, dst, err);
-}
-
 /* META of the job, marked with how many tokens it is to have. */
 static jv *marked_meta(const struct build_job *j)
 {
@@ -174,12 +161,12 @@ static cag_status save(struct build_job *j, cag_engine *e,
                        const cag_session *s, const char *path, cag_error *err)
 {
     struct kvc_shape shape = j->exact;
-    struct chunk_source c = { s, &shape };
+    struct build_chunks c = { s, &shape };
     jv *meta = marked_meta(j), *none = jv_new_array();
     struct kvc_desc d = {
         .codec = j->exact_codec, .meta = meta, .sources = none, .prompt = j->prmt,
         .text = j->prompt.text, .ids = j->ids.id, .id_off = j->ids.off,
-        .chunk = give_chunk, .ctx = &c
+        .chunk = build_chunk, .ctx = &c
     };
     cag_status st;
 
