@@ -44,8 +44,7 @@ void ui_start(const char *tool)
 
 /* --- text ---------------------------------------------------------------- */
 
-/* Length of the UTF-8 character at s; 0 if it is none, or a C1 control. */
-static size_t printable(const unsigned char *s, size_t n)
+size_t ui_utf8_len(const unsigned char *s, size_t n)
 {
     size_t len = s[0] < 0x80   ? 1
                  : s[0] < 0xC2 ? 0
@@ -54,14 +53,25 @@ static size_t printable(const unsigned char *s, size_t n)
                  : s[0] < 0xF5 ? 4
                                : 0;
 
-    if (len == 0 || len > n || s[0] < 0x20 || s[0] == 0x7F)
-        return 0;
-    if (s[0] == 0xC2 && s[1] < 0xA0)
+    if (len > n)
         return 0;
     for (size_t i = 1; i < len; i++)
         if ((s[i] & 0xC0) != 0x80)
             return 0;
+    if ((s[0] == 0xE0 && s[1] < 0xA0) || (s[0] == 0xED && s[1] > 0x9F) ||
+        (s[0] == 0xF0 && s[1] < 0x90) || (s[0] == 0xF4 && s[1] > 0x8F))
+        return 0;
     return len;
+}
+
+/* Length of the character at s if a terminal may see it: no control. */
+static size_t printable(const unsigned char *s, size_t n)
+{
+    if (s[0] < 0x20 || s[0] == 0x7F)
+        return 0;
+    if (s[0] == 0xC2 && n > 1 && s[1] < 0xA0)         /* C1 */
+        return 0;
+    return ui_utf8_len(s, n);
 }
 
 const char *ui_clean(const char *s)

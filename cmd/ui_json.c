@@ -17,32 +17,11 @@ void ui_json_start(struct ui_json *j, FILE *out)
     j->out = out;
 }
 
-/* Length of the valid UTF-8 character at s, 0 if there is none. */
-static size_t utf8_len(const unsigned char *s, size_t n)
-{
-    size_t len = s[0] < 0x80   ? 1
-                 : s[0] < 0xC2 ? 0
-                 : s[0] < 0xE0 ? 2
-                 : s[0] < 0xF0 ? 3
-                 : s[0] < 0xF5 ? 4
-                               : 0;
-
-    if (len > n)
-        return 0;
-    for (size_t i = 1; i < len; i++)
-        if ((s[i] & 0xC0) != 0x80)
-            return 0;
-    if ((s[0] == 0xE0 && s[1] < 0xA0) || (s[0] == 0xED && s[1] > 0x9F) ||
-        (s[0] == 0xF0 && s[1] < 0x90) || (s[0] == 0xF4 && s[1] > 0x8F))
-        return 0;
-    return len;
-}
-
 static void quoted(FILE *out, const char *s, size_t n)
 {
     putc('"', out);
     while (n > 0) {
-        size_t len = utf8_len((const unsigned char *)s, n);
+        size_t len = ui_utf8_len((const unsigned char *)s, n);
         if (len == 0) {
             fputs("\xEF\xBF\xBD", out);
             len = 1;

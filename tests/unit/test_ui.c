@@ -390,6 +390,9 @@ static void clean_text(void **state)
     (void)state;
     assert_string_equal(ui_clean("a\tb\r\xC2\x9B\xE2\x82\xAC\xE2\x82"),
                         "a\\tb\\x0d\\xc2\\x9b\xE2\x82\xAC\\xe2\\x82");
+    /* a surrogate, and a slash spelled too long, are no characters */
+    assert_string_equal(ui_clean("\xED\xA0\x80 \xE0\x80\xAF"),
+                        "\\xed\\xa0\\x80 \\xe0\\x80\\xaf");
     /* four results live at a time */
     const char *a = ui_clean("a"), *b = ui_clean("b"), *d = ui_clean("d");
     assert_string_equal(a, "a");
