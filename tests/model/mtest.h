@@ -186,4 +186,23 @@ static inline cag_kvc *mt_cache(const cag_session *s, const cag_model *m,
     return mt_cache_changed(s, m, n, codec, chunk_tok, NULL, NULL, path);
 }
 
+/* a and b give a file of this shape the same bytes. */
+static inline void mt_same_chunks(const cag_session *a, const cag_session *b,
+                                  const struct kvc_shape *shape)
+{
+    uint8_t *x = mem_alloc_aligned(64, kvc_chunk_bytes(shape, 0));
+    uint8_t *y = mem_alloc_aligned(64, kvc_chunk_bytes(shape, 0));
+
+    assert_non_null(x);
+    assert_non_null(y);
+    for (int l = 0; l < shape->n_layer; l++)
+        for (int c = 0; c < kvc_n_chunk(shape); c++) {
+            OK(session_export_chunk(a, shape, l, c, x, err));
+            OK(session_export_chunk(b, shape, l, c, y, err));
+            assert_memory_equal(x, y, kvc_chunk_bytes(shape, c));
+        }
+    mem_free(x);
+    mem_free(y);
+}
+
 #endif

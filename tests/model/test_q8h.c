@@ -104,24 +104,6 @@ static cag_session *read_all(cag_engine *e, const int32_t *ids, int n)
 
 /* --------------------------------------------------------- bytes of a build */
 
-static void same_chunks(const cag_session *a, const cag_session *b,
-                        const struct kvc_shape *shape)
-{
-    uint8_t *x = mem_alloc_aligned(64, kvc_chunk_bytes(shape, 0));
-    uint8_t *y = mem_alloc_aligned(64, kvc_chunk_bytes(shape, 0));
-
-    assert_non_null(x);
-    assert_non_null(y);
-    for (int l = 0; l < shape->n_layer; l++)
-        for (int c = 0; c < kvc_n_chunk(shape); c++) {
-            OK(session_export_chunk(a, shape, l, c, x, err));
-            OK(session_export_chunk(b, shape, l, c, y, err));
-            assert_memory_equal(x, y, kvc_chunk_bytes(shape, c));
-        }
-    mem_free(x);
-    mem_free(y);
-}
-
 /* Threads, passes, and a beginning taken from a cache change no byte. */
 static void builds(void **state)
 {
@@ -146,7 +128,7 @@ static void builds(void **state)
 
         for (int j = 1; j < 3; j++) {
             s = read_all(e[j], ids, lengths[n]);
-            same_chunks(first, s, &shape);
+            mt_same_chunks(first, s, &shape);
             cag_session_free(s);
         }
         for (int keep = from; keep > 0; keep /= 2) {
@@ -158,7 +140,7 @@ static void builds(void **state)
             OK(cag_session_prefill(s, ids + keep, lengths[n] - keep, NULL,
                                    err));
             OK(session_balance(s, err));
-            same_chunks(first, s, &shape);
+            mt_same_chunks(first, s, &shape);
             cag_session_free(s);
             cag_kvc_close(old);
         }

@@ -116,6 +116,26 @@ static cag_status fixture_tokenizer(cag_tokenizer **t, cag_error *err)
     return st;
 }
 
+static cag_tokenizer *tok;             /* from setup to teardown */
+
+static int setup(void **state)
+{
+    cag_error err = CAG_ERROR_INIT;
+    (void)state;
+    if (fixture_tokenizer(&tok, &err) != CAG_OK) {
+        print_error("%s: %s\n", err.file, err.msg);
+        return -1;
+    }
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    tok_free(tok);
+    return 0;
+}
+
 static int32_t fixture_id(const cag_tokenizer *t, const char *text)
 {
     return cag_token_id(t, text, strlen(text));

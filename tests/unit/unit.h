@@ -11,9 +11,21 @@
 
 #include <cmocka.h>
 
+#include "util/mem.h"
+
 /* A loop head that runs its body with the first, second, ... allocation
  * failing, until the body sets `done`. */
 #define FOR_EACH_FAULT(n, done) \
     for (int64_t n = 1; !(done); n++)
+
+/* End the fault at the n-th allocation: true if the run needed fewer, so that
+ * nothing failed in it. */
+static inline bool fault_missed(int64_t n)
+{
+    int64_t used = mem_count();
+
+    mem_fault(0, false);
+    return used < n;
+}
 
 #endif
