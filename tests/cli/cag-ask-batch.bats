@@ -328,9 +328,9 @@ setup() {
 }
 
 @test "killed at any moment and resumed: every row once, in order" {
-    rounds=12
-    [ -n "$CAG_TEST_LONG" ] && rounds=200
-    for i in $(seq 400); do
+    rounds=12 rows=400
+    [ -n "$CAG_TEST_LONG" ] && rounds=200 rows=50000
+    for i in $(seq $rows); do
         printf '{"id":%d,"question":"Question %d?","max_tokens":%d}\n' $i $i $((i % 7 + 8))
     done >many.jsonl
     cag-ask -q --batch many.jsonl qwen.kvc | steady >want
