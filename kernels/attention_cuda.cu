@@ -16,12 +16,23 @@
  * Rows of 16 bytes are exchanged within a line of shared memory (the xor in
  * k_at and v_at) so that eight of them hit eight different bank groups.
  *
+ * Tiles of codec q8h are read as they are, too: int8 codes come into the room
+ * of the other stage, two tiles in flight, and are spread there to the f16 tile
+ * that the same products read.  Query rows are turned as the keys were, scores
+ * take the key's scale, weights the value's (in units of the largest so far,
+ * for weights are f16), and the sum is turned back at the end.  The factors
+ * that a turn needs lie across the lanes as the results do, so it happens in
+ * registers.
+ *
  * Scores are in units of log2, so p = 2^(s - max); the running maximum and
  * sum are kept per row, the output is scaled when the maximum grows.  Items
  * that cover only part of a row's keys leave (m, l, o) for merge_kernel.
  *
  * Bounds: a prefill by tensor cores and by exp2; a step by memory.
  */
+extern "C" {                              /* q8h_block */
+#include "kernels/kernels.h"
+}
 #include "kernels/cuda.cuh"
 
 #define WARPS 4
@@ -29,8 +40,9 @@
 #define M_ROWS (16 * WARPS)
 
 struct attn_args {
-    struct cuk_attn a;
-    float          *state;    /* [n_state, n_head][o (d_head), m, l] */
+    struct cuk_attn  a;
+    float           *state;    /* [n_state, n_head][o (d_head), m, l] */
+    struct q8h_block block;
 };
 
 /* ------------------------------------------------------------ shared memory */
@@ -38,7 +50,9 @@ struct attn_args {
 template <int D> struct layout {
     static const int k_bytes = KV_TILE * D * 2;
     static const int stage_bytes = 2 * k_bytes;
-    /* two stages; at the end o [4][16][D] f32, just one stage, m and l */
+    /* two stages; at the end o [4][16][D] f32, just one stage, m and l;
+       of codes one stage, and two of codes, just as large */
+    static const int codes_bytes = k_bytes;
     static const int bytes = 2 * stage_bytes;
 };
 
@@ -55,45 +69,119 @@ __device__ static uint8_t *v_at(uint8_t *v, int t, int q)
     return v + (q / 4 * KV_TILE + t) * 64 + ((q % 4 ^ (t >> 1 & 3)) << 4);
 }
 
-/* Device addresses of the K and V tile of one head. */
-__device__ static void find_tile(const struct cuk_kv &kv, int layer,
-                                 int n_kv_head, int head, int tile, int d,
-                                 const uint8_t **k, const uint8_t **v)
-{
-    const bool own = tile >= kv.n_shared;
-    const struct cuk_seg &s = own ? kv.own : kv.shared;
-    const int i = own ? tile - kv.n_shared : tile;
-    const int chunk = i / s.chunk_tile;
-    const int left = s.n_tile - chunk * s.chunk_tile;
-    const int tiles = left < s.chunk_tile ? left : s.chunk_tile;
-    const size_t bytes = (size_t)KV_TILE * (size_t)d * 2;
+/* A K and a V tile of one head on the device; of codes, their scales. */
+struct tiles {
+    const uint8_t *k, *v, *ks, *vs;
+};
 
-    *k = (const uint8_t *)(s.base + (uint64_t)layer * s.layer_stride +
-                           (uint64_t)chunk * s.chunk_stride) +
-         ((size_t)head * (size_t)tiles + (size_t)(i - chunk * s.chunk_tile)) *
-             bytes;
-    *v = *k + (size_t)n_kv_head * (size_t)tiles * bytes;
+/* The chunk that holds tile i of a segment, and how many tiles it has; i counts
+ * from its first afterwards. */
+__device__ static const uint8_t *find_chunk(const struct cuk_seg &s,
+                                            int layer, int *i, int *n)
+{
+    const int chunk = *i / s.chunk_tile;
+    const int left = s.n_tile - chunk * s.chunk_tile;
+
+    *n = left < s.chunk_tile ? left : s.chunk_tile;
+    *i -= chunk * s.chunk_tile;
+    return (const uint8_t *)(s.base + (uint64_t)layer * s.layer_stride +
+                             (uint64_t)chunk * s.chunk_stride);
+}
+
+template <bool CODES>
+__device__ static struct tiles find_tile(const struct cuk_kv &kv, int layer,
+                                         int n_kv_head, int head, int tile,
+                                         int d)
+{
+    const bool own = !CODES && tile >= kv.n_shared;
+    const size_t bytes = (size_t)KV_TILE * (size_t)d * (CODES ? 1 : 2);
+    int i = own ? tile - kv.n_shared : tile, n;
+    const uint8_t *base = find_chunk(own ? kv.own : kv.shared, layer, &i, &n);
+    const size_t k = (size_t)head * (size_t)n + (size_t)i;
+    const size_t v = k + (size_t)n_kv_head * (size_t)n;
+    const uint8_t *scale = base + 2 * (size_t)n_kv_head * (size_t)n * bytes;
+    struct tiles t = { base + k * bytes, base + v * bytes, NULL, NULL };
+
+    if (CODES) {
+        t.ks = scale + k * KV_TILE * 2;
+        t.vs = scale + v * KV_TILE * 2;
+    }
+    return t;
+}
+
+/* The factors of K's channels. */
+__device__ static const float *find_factors(const struct cuk_kv &kv,
+                                            int layer, int n_kv_head,
+                                            int head, int d)
+{
+    int i = 0, n;
+    const uint8_t *base = find_chunk(kv.shared, layer, &i, &n);
+
+    return (const float *)(base + 2 * (size_t)n_kv_head * (size_t)n *
+                                      KV_TILE * ((size_t)d + 2)) +
+           (size_t)head * (size_t)d;
+}
+
+/* Where piece j (8 elements) of a K and of a V tile lies. */
+template <int D>
+__device__ static void place(uint8_t *stage, int j, int d, uint8_t **k,
+                             uint8_t **v)
+{
+    const int full = d / 32 * 256, part = d % 32 / 8;
+    int r = j / 2, t, q;
+
+    if (j < full) {
+        t = j % 256 / 4;
+        q = j / 256 * 4 + j % 4;
+    } else {
+        t = (j - full) / part;
+        q = d / 32 * 4 + (j - full) % part;
+    }
+    *k = k_at<D>(stage, r / d, r % d, j % 2);
+    *v = v_at(stage + layout<D>::k_bytes, t, q);
 }
 
 /* Start copying a tile pair: 8 * d pieces of 16 bytes each. */
 template <int D>
-__device__ static void fetch(uint8_t *stage, const uint8_t *k,
-                             const uint8_t *v, int d)
+__device__ static void fetch(uint8_t *stage, const struct tiles &from, int d)
 {
-    uint8_t *ks = stage, *vs = stage + layout<D>::k_bytes;
-    const int full = d / 32 * 256, part = d % 32 / 8;
-
     for (int j = (int)threadIdx.x; j < 8 * d; j += THREADS) {
-        int r = j / 2, t, q;
-        copy_async16(k_at<D>(ks, r / d, r % d, j % 2), k + 16 * j);
-        if (j < full) {
-            t = j % 256 / 4;
-            q = j / 256 * 4 + j % 4;
-        } else {
-            t = (j - full) / part;
-            q = d / 32 * 4 + (j - full) % part;
-        }
-        copy_async16(v_at(vs, t, q), v + 16 * j);
+        uint8_t *k, *v;
+        place<D>(stage, j, d, &k, &v);
+        copy_async16(k, from.k + 16 * j);
+        copy_async16(v, from.v + 16 * j);
+    }
+}
+
+/* The same of codes, to where they wait: 4 * d pieces, K then V. */
+__device__ static void fetch_codes(uint8_t *to, const struct tiles &from,
+                                   int d)
+{
+    for (int j = (int)threadIdx.x; j < 4 * d; j += THREADS) {
+        copy_async16(to + 16 * j, from.k + 16 * j);
+        copy_async16(to + KV_TILE * d + 16 * j, from.v + 16 * j);
+    }
+}
+
+struct alignas(8) codes8 { uint32_t w[2]; };
+struct alignas(16) half8 { uint32_t w[4]; };
+
+/* Codes that have arrived, to the f16 tile pair. */
+template <int D>
+__device__ static void spread(uint8_t *stage, const uint8_t *codes, int d)
+{
+    for (int j = (int)threadIdx.x; j < 8 * d; j += THREADS) {
+        const struct codes8 a = ((const struct codes8 *)codes)[j];
+        const struct codes8 b = ((const struct codes8 *)codes)[8 * d + j];
+        struct half8 h;
+        uint8_t *k, *v;
+        place<D>(stage, j, d, &k, &v);
+        codes_f16(h.w, a.w[0]);
+        codes_f16(h.w + 2, a.w[1]);
+        *(struct half8 *)k = h;
+        codes_f16(h.w, b.w[0]);
+        codes_f16(h.w + 2, b.w[1]);
+        *(struct half8 *)v = h;
     }
 }
 
@@ -107,6 +195,69 @@ template <int D> struct rows {
     float           o[D / 8][4];
 };
 
+/* What the rows of codes need beside; of a tile, a lane keeps the scales of
+ * tokens 2 * lane and the next. */
+struct scales {
+    uint32_t k, v;             /* two f16 each */
+    float    unit[2];          /* of a row's scores */
+    float    top;              /* the largest of V so far: the unit of o */
+};
+
+__device__ static void load_scales(struct scales *s, const struct tiles &from,
+                                   int lane)
+{
+    s->k = ((const uint32_t *)from.ks)[lane];
+    s->v = ((const uint32_t *)from.vs)[lane];
+}
+
+__device__ static float low_half(uint32_t u)
+{
+    return f16_to_float((uint16_t)u);
+}
+
+__device__ static float high_half(uint32_t u)
+{
+    return f16_to_float((uint16_t)(u >> 16));
+}
+
+/*
+ * The transform of kernels.h over each row's channels in blocks of n >= 8, as
+ * o lies: channel 8 * j + 2 * (lane % 4) + i of row h is x[j][2 * h + i].
+ */
+template <int D>
+__device__ static void hadamard(float (*x)[4], int n, int lane)
+{
+#pragma unroll
+    for (int j = 0; j < D / 8; j++)
+#pragma unroll
+        for (int i = 0; i < 4; i += 2) {
+            float a = x[j][i], b = x[j][i + 1];
+            x[j][i] = a + b;
+            x[j][i + 1] = a - b;
+        }
+#pragma unroll
+    for (int other = 1; other <= 2; other *= 2)
+#pragma unroll
+        for (int j = 0; j < D / 8; j++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                float b = __shfl_xor_sync(WARP_ALL, x[j][i], other);
+                x[j][i] = lane & other ? b - x[j][i] : x[j][i] + b;
+            }
+#pragma unroll
+    for (int h = 1; h < D / 8; h *= 2)
+        if (8 * h < n) {
+#pragma unroll
+            for (int j = 0; j < D / 8; j++)
+#pragma unroll
+                for (int i = 0; i < 4 && !(j & h); i++) {
+                    float a = x[j][i], b = x[j + h][i];
+                    x[j][i] = a + b;
+                    x[j + h][i] = a - b;
+                }
+        }
+}
+
 /* The A operand of channels 16 * kk .. of a lane's rows. */
 template <int D>
 __device__ static void load_q(uint32_t a[4], const struct rows<D> &r, int kk,
@@ -118,6 +269,47 @@ __device__ static void load_q(uint32_t a[4], const struct rows<D> &r, int kk,
         const uint16_t *q = r.q[i % 2];
         a[i] = q && c < d ? *(const uint32_t *)(q + c) : 0;
     }
+}
+
+/*
+ * The same for keys of codes: turned, and in units of the row's largest value,
+ * so that all fits f16.  o, still unused, is the room to do it.
+ */
+template <int D>
+__device__ static void load_turned(uint32_t (*qf)[4], struct scales *s,
+                                   struct rows<D> &r, const float *f, int d,
+                                   const struct q8h_block &block, int lane)
+{
+    float top[2] = { 0, 0 };
+
+#pragma unroll
+    for (int j = 0; j < D / 8; j++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            int c = 8 * j + 2 * (lane % 4) + i % 2;
+            const uint16_t *q = r.q[i / 2];
+            r.o[j][i] = q && c < d ? f16_to_float(q[c]) * f[c] : 0.0f;
+        }
+    hadamard<D>(r.o, block.n, lane);
+#pragma unroll
+    for (int j = 0; j < D / 8; j++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            top[i / 2] = fmaxf(top[i / 2], fabsf(r.o[j][i]));
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        top[h] = fmaxf(top[h], __shfl_xor_sync(WARP_ALL, top[h], 1));
+        top[h] = fmaxf(top[h], __shfl_xor_sync(WARP_ALL, top[h], 2));
+        s->unit[h] = top[h] * block.inverse;
+        top[h] = top[h] > 0 ? 1.0f / top[h] : 1.0f;
+    }
+#pragma unroll
+    for (int kk = 0; kk < D / 16; kk++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const float *x = &r.o[2 * kk + i / 2][2 * (i % 2)];
+            qf[kk][i] = pack_f16(x[0] * top[i % 2], x[1] * top[i % 2]);
+        }
 }
 
 /* Scores of NB groups of 16 keys from group b0 on: s[b] is two n-tiles. */
@@ -143,15 +335,53 @@ __device__ static void scores(float s[NB][8], uint8_t *k, int b0,
     }
 }
 
+/* x *= the scales of the keys that it is of, times unit of its row. */
+template <int NB>
+__device__ static void scale(float x[NB][8], uint32_t all, int b0,
+                             const float unit[2], int lane)
+{
+#pragma unroll
+    for (int b = 0; b < NB; b++)
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            uint32_t u = __shfl_sync(WARP_ALL, all,
+                                     8 * (b0 + b) + 4 * h + lane % 4);
+            float *p = x[b] + 4 * h, lo = low_half(u), hi = high_half(u);
+            p[0] *= lo * unit[0];
+            p[1] *= hi * unit[0];
+            p[2] *= lo * unit[1];
+            p[3] *= hi * unit[1];
+        }
+}
+
+/* V's scales of a tile: o's unit grows to the largest.  What o is to be scaled
+ * by, and what the tile's scales are. */
+__device__ static float grow_unit(struct scales *s, float inv[2])
+{
+    float top = fmaxf(low_half(s->v), high_half(s->v)), old = s->top;
+
+#pragma unroll
+    for (int i = 16; i > 0; i /= 2)
+        top = fmaxf(top, __shfl_xor_sync(WARP_ALL, top, i));
+    s->top = fmaxf(top, old);
+    inv[0] = inv[1] = s->top > 0 ? 1.0f / s->top : 0.0f;
+    return s->top > old ? old * inv[0] : 1.0f;
+}
+
 /* Continue the rows' state over NB groups of 16 keys of a tile. */
-template <int D, int NB>
-__device__ static void step(struct rows<D> &r, uint8_t *stage, int key0,
-                            int b0, const uint32_t (*qf)[4], int lane)
+template <int D, int NB, bool CODES>
+__device__ static void step(struct rows<D> &r, struct scales &sc,
+                            uint8_t *stage, int key0, int b0,
+                            const uint32_t (*qf)[4], int lane)
 {
     uint8_t *v = stage + layout<D>::k_bytes;
-    float s[NB][8], top[2] = { r.m[0], r.m[1] };
+    float s[NB][8], top[2] = { r.m[0], r.m[1] }, grown = 1, inv[2];
 
     scores<D, NB>(s, stage, b0, qf, lane);
+    if (CODES) {
+        scale<NB>(s, sc.k, b0, sc.unit, lane);
+        grown = grow_unit(&sc, inv);
+    }
 #pragma unroll
     for (int b = 0; b < NB; b++)
 #pragma unroll
@@ -168,24 +398,29 @@ __device__ static void step(struct rows<D> &r, uint8_t *stage, int key0,
         top[h] = fmaxf(top[h], __shfl_xor_sync(WARP_ALL, top[h], 2));
         /* no key yet: keep clear of -inf - -inf */
         float base = top[h] == -INFINITY ? 0.0f : top[h];
-        float scale = fast_exp2(r.m[h] - base);
-        r.l[h] *= scale;
+        float less = fast_exp2(r.m[h] - base);
+        r.l[h] *= less;
         r.m[h] = top[h];
         top[h] = base;
+        less *= grown;
 #pragma unroll
         for (int j = 0; j < D / 8; j++) {
-            r.o[j][2 * h] *= scale;
-            r.o[j][2 * h + 1] *= scale;
+            r.o[j][2 * h] *= less;
+            r.o[j][2 * h + 1] *= less;
         }
     }
 #pragma unroll
-    for (int b = 0; b < NB; b++) {
-        uint32_t a[4];
+    for (int b = 0; b < NB; b++)
 #pragma unroll
         for (int i = 0; i < 8; i++) {
             s[b][i] = fast_exp2(s[b][i] - top[i / 2 % 2]);
             r.l[i / 2 % 2] += s[b][i];
         }
+    if (CODES)
+        scale<NB>(s, sc.v, b0, inv, lane);
+#pragma unroll
+    for (int b = 0; b < NB; b++) {
+        uint32_t a[4];
 #pragma unroll
         for (int i = 0; i < 4; i++)
             a[i] = pack_f16(s[b][2 * i], s[b][2 * i + 1]);
@@ -300,18 +535,113 @@ __device__ static void put_rows(const struct attn_args &g,
     }
 }
 
+/* All tiles of an item, f16. */
 template <int D, bool FEW>
+__device__ static void walk(const struct attn_args &g,
+                            const struct cuk_item &it,
+                            const struct cuk_kv &kv, int n, struct rows<D> &r,
+                            uint8_t *smem)
+{
+    const struct cuk_shape &s = g.a.shape;
+    const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
+    const int head = (int)blockIdx.y, d = s.d_head;
+    uint32_t qf[D / 16][4];
+    struct scales none = {};
+
+#pragma unroll
+    for (int kk = 0; kk < D / 16; kk++)
+        load_q<D>(qf[kk], r, kk, d, lane);
+    fetch<D>(smem, find_tile<false>(kv, g.a.layer, s.n_kv_head, head,
+                                    it.tile0, d), d);
+    copy_commit();
+    for (int tile = it.tile0, stage = 0; tile < it.tile1;
+         tile++, stage ^= layout<D>::stage_bytes) {
+        if (tile + 1 < it.tile1)
+            fetch<D>(smem + (stage ^ layout<D>::stage_bytes),
+                     find_tile<false>(kv, g.a.layer, s.n_kv_head, head,
+                                      tile + 1, d), d);
+        copy_commit();
+        copy_wait<1>();
+        __syncthreads();
+        if (FEW)
+            step<D, 1, false>(r, none, smem + stage, tile * KV_TILE, warp, qf,
+                              lane);
+        else if (16 * warp < n)
+            step<D, 4, false>(r, none, smem + stage, tile * KV_TILE, 0, qf,
+                              lane);
+        __syncthreads();
+    }
+}
+
+/* The same, of codes; o is what it is of f16 at the end. */
+template <int D, bool FEW>
+__device__ static void walk_codes(const struct attn_args &g,
+                                  const struct cuk_item &it,
+                                  const struct cuk_kv &kv, int n,
+                                  struct rows<D> &r, uint8_t *smem)
+{
+    const struct cuk_shape &s = g.a.shape;
+    const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
+    const int head = (int)blockIdx.y, d = s.d_head;
+    uint8_t *codes = smem + layout<D>::stage_bytes;
+    struct tiles from = find_tile<true>(kv, g.a.layer, s.n_kv_head, head,
+                                        it.tile0, d);
+    uint32_t qf[D / 16][4];
+    struct scales sc, next;
+
+    fetch_codes(codes, from, d);
+    copy_commit();
+    load_scales(&next, from, lane);
+    load_turned<D>(qf, &sc, r, find_factors(kv, g.a.layer, s.n_kv_head, head,
+                                            d), d, g.block, lane);
+    sc.top = 0;
+#pragma unroll
+    for (int j = 0; j < D / 8; j++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            r.o[j][i] = 0;
+    for (int tile = it.tile0, stage = 0; tile < it.tile1;
+         tile++, stage ^= layout<D>::codes_bytes) {
+        sc.k = next.k;
+        sc.v = next.v;
+        if (tile + 1 < it.tile1) {
+            from = find_tile<true>(kv, g.a.layer, s.n_kv_head, head, tile + 1,
+                                   d);
+            fetch_codes(codes + (stage ^ layout<D>::codes_bytes), from, d);
+            load_scales(&next, from, lane);
+        }
+        copy_commit();
+        copy_wait<1>();
+        /* these codes are there, and nobody reads the tile before any more */
+        __syncthreads();
+        spread<D>(smem, codes + stage, d);
+        __syncthreads();
+        if (FEW)
+            step<D, 1, true>(r, sc, smem, tile * KV_TILE, warp, qf, lane);
+        else if (16 * warp < n)
+#pragma unroll 1               /* registers */
+            for (int b = 0; b < KV_TILE / 16; b += 2)
+                step<D, 2, true>(r, sc, smem, tile * KV_TILE, b, qf, lane);
+    }
+    hadamard<D>(r.o, g.block.n, lane);
+#pragma unroll
+    for (int j = 0; j < D / 8; j++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            r.o[j][i] *= sc.top * g.block.inverse;
+    __syncthreads();           /* what follows has other use for the memory */
+}
+
+template <int D, bool FEW, bool CODES>
 __device__ static void attend(const struct attn_args &g,
-                              const struct cuk_item &it, int n, uint8_t *smem)
+                              const struct cuk_item &it,
+                              const struct cuk_kv &kv, int n, uint8_t *smem)
 {
     const struct cuk_shape &s = g.a.shape;
     const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
     const int group = s.n_head / s.n_kv_head, d = s.d_head;
     const int head = (int)blockIdx.y;
-    const struct cuk_kv kv = g.a.dev_kv[it.kv];
-    uint32_t qf[D / 16][4];
     struct rows<D> r;
-    const uint8_t *k, *v;
 
 #pragma unroll
     for (int h = 0; h < 2; h++) {
@@ -333,9 +663,6 @@ __device__ static void attend(const struct attn_args &g,
 #pragma unroll
         for (int i = 0; i < 4; i++)
             r.o[j][i] = 0;
-#pragma unroll
-    for (int kk = 0; kk < D / 16; kk++)
-        load_q<D>(qf[kk], r, kk, d, lane);
     if (d < D) {      /* channels that no copy fills */
         for (int j = (int)threadIdx.x;
              j < layout<D>::bytes / 4; j += THREADS)
@@ -343,24 +670,10 @@ __device__ static void attend(const struct attn_args &g,
         __syncthreads();
     }
 
-    find_tile(kv, g.a.layer, s.n_kv_head, head, it.tile0, d, &k, &v);
-    fetch<D>(smem, k, v, d);
-    copy_commit();
-    for (int tile = it.tile0, stage = 0; tile < it.tile1;
-         tile++, stage ^= layout<D>::stage_bytes) {
-        if (tile + 1 < it.tile1) {
-            find_tile(kv, g.a.layer, s.n_kv_head, head, tile + 1, d, &k, &v);
-            fetch<D>(smem + (stage ^ layout<D>::stage_bytes), k, v, d);
-        }
-        copy_commit();
-        copy_wait<1>();
-        __syncthreads();
-        if (FEW)
-            step<D, 1>(r, smem + stage, tile * KV_TILE, warp, qf, lane);
-        else if (16 * warp < n)
-            step<D, 4>(r, smem + stage, tile * KV_TILE, 0, qf, lane);
-        __syncthreads();
-    }
+    if constexpr (CODES)
+        walk_codes<D, FEW>(g, it, kv, n, r, smem);
+    else
+        walk<D, FEW>(g, it, kv, n, r, smem);
 
 #pragma unroll
     for (int h = 0; h < 2; h++) {
@@ -373,6 +686,16 @@ __device__ static void attend(const struct attn_args &g,
         put_rows<D>(g, it, n, r);
 }
 
+/* A function by itself: inlined beside f16, both would spill registers. */
+template <int D, bool FEW>
+__device__ __noinline__ static void attend_codes(const struct attn_args &g,
+                                                 const struct cuk_item &it,
+                                                 const struct cuk_kv &kv,
+                                                 int n, uint8_t *smem)
+{
+    attend<D, FEW, true>(g, it, kv, n, smem);
+}
+
 template <int D>
 __global__ static void __launch_bounds__(THREADS)
 attention_kernel(struct attn_args g)
@@ -383,10 +706,16 @@ attention_kernel(struct attn_args g)
 
     if (n == 0)
         return;
-    if (n <= 16)
-        attend<D, true>(g, it, n, smem);
+    const struct cuk_kv kv = g.a.dev_kv[it.kv];
+    const bool codes = kv.codes && it.tile0 < kv.n_shared;
+    if (codes && n <= 16)
+        attend_codes<D, true>(g, it, kv, n, smem);
+    else if (codes)
+        attend_codes<D, false>(g, it, kv, n, smem);
+    else if (n <= 16)
+        attend<D, true, false>(g, it, kv, n, smem);
     else
-        attend<D, false>(g, it, n, smem);
+        attend<D, false, false>(g, it, kv, n, smem);
 }
 
 /* ------------------------------------------------------------------ merging */
@@ -452,6 +781,7 @@ int cuk_attention(struct cuk_stream *s, const struct cuk_attn *a)
         CUK_REFUSE(s->d, "cuk_attention");
     g.a = *a;
     g.state = (float *)a->dev_state;
+    g.block = q8h_block(sh->d_head);
     st = sh->d_head <= 64 ? launch<64>(s, g) : launch<128>(s, g);
     if (st == 0)
         CUK_RUN(s, "merge_kernel", merge_kernel,

@@ -153,12 +153,16 @@ struct cuk_seg {
     int32_t  n_tile;         /* tiles of all chunks of a layer             */
 };
 
-/* One timeline: tiles [0, n_shared) from shared, others from own, whose
- * tile 0 is the timeline's tile n_shared. */
+/*
+ * One timeline: tiles [0, n_shared) from shared, others from own, whose
+ * tile 0 is the timeline's tile n_shared.  codes: the shared chunks are of
+ * codec q8h, with their scales and factors (kvc_layout.h), 16-aligned; a
+ * layer's first chunk says its factors.
+ */
 struct cuk_kv {
     struct cuk_seg shared, own;
     int32_t        n_shared;
-    int32_t        reserved;
+    int32_t        codes;
 };
 
 /* One row of a pass.  kv < 0: an empty row (of a graph made for more): its
@@ -220,16 +224,6 @@ int cuk_rope_append(struct cuk_stream *s, const struct cuk_rope *r,
                     const struct cuk_row *dev_row,
                     const struct cuk_kv *dev_kv, int n_row,
                     int32_t *dev_bad);
-
-/*
- * A raw chunk of codec q8h (kvc_layout.h: codes, scales, factors; 16-aligned)
- * to one of f16, [K, V][kv_head][n_tile] tiles; tokens from n_key on become
- * zero.  A value that does not fit f16 becomes NaN, which cuk_rope_append of
- * the next layer finds.
- * ref: within 1 unit of f16 + 1e-6 of the row's largest |value|
- */
-int cuk_q8h_expand(struct cuk_stream *s, void *dev_out, const void *dev_raw,
-                   const struct cuk_shape *shape, int n_tile, int n_key);
 
 /* ------------------------------------------------------------------ products */
 
@@ -294,6 +288,7 @@ int cuk_argmax(struct cuk_stream *s, int32_t *dev_id,
  * tiles lie in a prefix they share.  A key is visible at positions up to the
  * row's own.  The state (m, l, o) of token t goes to slot state0[t] + split;
  * split < 0: no other item has these rows, the result is written at once.
+ * Tiles of codes and of f16 share no item.
  * n_row = 0: nothing to do (padding of a graph made for more).
  */
 struct cuk_item {
@@ -347,7 +342,8 @@ struct cuk_attn {
 /*
  * out = softmax(q k) v, by tensor cores (f16 operands, f32 sums) and online
  * softmax, then the merge of the items' states by log-sum-exp.
- * ref on the same q and tiles: |diff| <= (u + 2^-10) * max |v|
+ * ref on the same q and tiles: |diff| <= (u + 2^-10) * max |v|, and for what
+ * the codes of q8h stand for (u + 2^-11 * (1 + max |s|)) * max |v|
  */
 int cuk_attention(struct cuk_stream *s, const struct cuk_attn *a);
 

@@ -3,7 +3,8 @@
  *
  * Rows that share a prefix read its tiles as one group, in blocks of as many
  * tokens as fill CUK_ATTN_ROWS query rows; what follows the prefix, or all
- * when nobody shares, is read timeline by timeline.  The tiles of a block are
+ * when nobody shares, is read timeline by timeline.  A prefix of codes is read
+ * by itself even when it is not shared.  The tiles of a block are
  * split so that about n_block blocks are busy: a single question over a long
  * prefix uses the whole device, a long prompt is not split at all and needs
  * no states.
@@ -113,7 +114,7 @@ static void group(struct planner *pl, int g0, int g1)
 {
     int shared = 0, splits = 0;
 
-    if (run_end(pl->row, g0, g1) < g1) {
+    if (pl->kv[pl->row[g0].kv].codes || run_end(pl->row, g0, g1) < g1) {
         shared = pl->kv[pl->row[g0].kv].n_shared;
         for (int r = g0; r < g1; r += pl->tokens)
             if (pl->measure)
@@ -196,5 +197,5 @@ void cuk_plan_bound(const struct cuk_shape *shape, int n_row, int n_run,
     int blocks = ceil_div(n_row, block_tokens(shape));
 
     *cap_item = target + 2 * (blocks + n_run);
-    *cap_state = 2 * tokens * target + 2 * n_row * (n_run > 1 ? 2 : 0);
+    *cap_state = 2 * tokens * target + 4 * n_row;
 }

@@ -142,14 +142,12 @@ struct cuda {
 struct cuda_prefix {
     struct backend_prefix   base;
     const cag_kvc          *kvc;
-    const struct kvc_shape *file;     /* what travels */
-    struct kvc_shape        shape;    /* what lies on the device: f16 */
+    const struct kvc_shape *shape;    /* of the file, and on the device */
     int                     n_tok;               /* of the cache's, used */
     int                     n_chunk, n_shared;   /* chunks, whole tiles */
     uint8_t                *dev;      /* [n_layer] chunks as in the file */
     uint8_t                *dev_tail; /* [n_layer][K, V][kv_head] the last,
                                          partial tile; inside dev's block */
-    uint8_t                *dev_raw;  /* a chunk of q8h; there, too */
     size_t                  layer_bytes;
     uint64_t                bytes;
     int                    *group_end;

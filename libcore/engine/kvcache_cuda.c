@@ -2,10 +2,11 @@
  * kvcache_cuda.c - a cache's K and V on the device, and timelines.
  *
  * A prefix is one block: every layer's chunks as the file stores them, end to
- * end, so what is uploaded is what is mapped (codes of q8h travel as they are
- * and are expanded there to f16: half of the bus, though not of the memory).
- * Behind them lies the tail: the last, partial tile of every layer and head,
- * gathered once, from which a timeline takes its copy in one strided transfer.
+ * end, so what is uploaded is what is mapped, and what attention reads: f16, or
+ * the codes of q8h.  Behind them lies the tail: the last, partial tile of every
+ * layer and head, gathered once, from which a timeline takes its copy in one
+ * strided transfer.  It is f16, for a timeline writes into it: of codes it is
+ * decoded on the host, which says when a value does not fit.
  *
  *   chunks  [n_layer] [chunk] [K, V] [kv_head] [tile of the chunk]
  *   tail    [n_layer]         [K, V] [kv_head] one tile
@@ -21,6 +22,7 @@
 
 #include <string.h>
 
+#include "engine/kv_q8h.h"
 #include "engine/kvcache.h"
 #include "util/mem.h"
 
@@ -61,20 +63,43 @@ static void clear_unused(const struct kvc_shape *s, int n_tok, int chunk,
                    s->d_head, slot);
 }
 
-/* A chunk, checked, in data, and cleared behind n_tok tokens. */
-static cag_status load_chunk(const cag_kvc *k, int n_tok, int layer,
-                             int chunk, uint8_t *data, cag_error *err)
+/* A chunk, checked, in data. */
+static cag_status load_chunk(const cag_kvc *k, int layer, int chunk,
+                             uint8_t *data, cag_error *err)
 {
-    const struct kvc_shape *s = kvc_get_shape(k);
     const uint8_t *raw;
     cag_status st = kvc_chunk_load(k, layer, chunk, data, &raw, err);
 
-    if (st != CAG_OK)
-        return st;
-    if (raw != data)
-        memcpy(data, raw, kvc_chunk_bytes(s, chunk));
-    if (!kvc_is_q8h(s))
-        clear_unused(s, n_tok, chunk, data);
+    if (st == CAG_OK && raw != data)
+        memcpy(data, raw, kvc_chunk_bytes(kvc_get_shape(k), chunk));
+    return st;
+}
+
+/* The chunk that a prefix's partial tile lies in; -1: it has none. */
+static int tail_chunk(const struct cuda_prefix *p)
+{
+    return p->n_tok % KVC_TILE == 0 ? -1 : p->n_tok / p->shape->chunk_tok;
+}
+
+/* Behind codes in the slot: the partial tile of each head, decoded. */
+static cag_status decode_tail(const struct cuda_prefix *p, int layer,
+                              uint8_t *data, cag_error *err)
+{
+    const struct kvc_shape *s = p->shape;
+    const struct cuda *c = cuda_of(p->base.backend);
+    int chunk = tail_chunk(p), tile = p->n_shared % (s->chunk_tok / KVC_TILE);
+    uint8_t *tail = data + kvc_chunk_bytes(s, chunk);
+    size_t v = (size_t)s->n_kv_head * c->tile_bytes;
+
+    memset(tail, 0, 2 * v);
+    for (int h = 0; h < s->n_kv_head; h++, tail += c->tile_bytes)
+        if (!kv_q8h_tile(s, data, chunk, h, tile, p->n_tok % KVC_TILE, KV_F16,
+                         tail, tail + v))
+            return cag_fail(err, CAG_E_UNSUPPORTED,
+                            cag_kvc_get_info(p->kvc)->path, -1,
+                            "layer %d: a decoded key or value does not fit "
+                            "f16",
+                            layer);
     return CAG_OK;
 }
 
@@ -82,10 +107,23 @@ static cag_status prefix_fill(void *ctx, int item, uint8_t *data,
                               cag_error *err)
 {
     const struct cuda_prefix *p = ctx;
+    int layer = p->base.backend->layer0 + item / p->n_chunk;
+    int chunk = item % p->n_chunk;
+    cag_status st = load_chunk(p->kvc, layer, chunk, data, err);
 
-    return load_chunk(p->kvc, p->n_tok,
-                      p->base.backend->layer0 + item / p->n_chunk,
-                      item % p->n_chunk, data, err);
+    if (st != CAG_OK || chunk != tail_chunk(p))
+        return st;
+    if (kvc_is_q8h(p->shape))
+        return decode_tail(p, layer, data, err);
+    clear_unused(p->shape, p->n_tok, chunk, data);
+    return CAG_OK;
+}
+
+static uint8_t *tail_of(const struct cuda_prefix *p, int layer)
+{
+    const struct cuda *c = cuda_of(p->base.backend);
+
+    return p->dev_tail + (size_t)layer * layer_rows(c) * c->tile_bytes;
 }
 
 static int prefix_send(void *ctx, struct cuk_stream *s, int item,
@@ -93,39 +131,36 @@ static int prefix_send(void *ctx, struct cuk_stream *s, int item,
 {
     const struct cuda_prefix *p = ctx;
     const struct cuda *c = cuda_of(p->base.backend);
-    int chunk = item % p->n_chunk;
-    int n_key = p->n_tok - chunk * p->shape.chunk_tok;
-    size_t n = kvc_chunk_bytes(p->file, chunk);
-    uint8_t *to = p->dev + (size_t)(item / p->n_chunk) * p->layer_bytes +
-                  chunk_off(&p->shape, chunk);
+    int layer = item / p->n_chunk, chunk = item % p->n_chunk;
+    size_t n = kvc_chunk_bytes(p->shape, chunk);
+    int code = cuk_copy(s, CUK_TO_DEV,
+                        p->dev + (size_t)layer * p->layer_bytes +
+                            chunk_off(p->shape, chunk),
+                        data, n);
 
-    if (!kvc_is_q8h(p->file))
-        return cuk_copy(s, CUK_TO_DEV, to, data, n);
-    /* one buffer serves all: the stream expands before it copies again */
-    int code = cuk_copy(s, CUK_TO_DEV, p->dev_raw, data, n);
-    return code != 0 ? code
-                     : cuk_q8h_expand(s, to, p->dev_raw, &c->shape,
-                                      kvc_chunk_tiles(&p->shape, chunk),
-                                      n_key > 0 ? n_key : 0);
+    if (code != 0 || !kvc_is_q8h(p->shape) || chunk != tail_chunk(p))
+        return code;
+    return cuk_copy(s, CUK_TO_DEV, tail_of(p, layer), data + n,
+                    layer_rows(c) * c->tile_bytes);
 }
 
-/* The pinned slots hold whole chunks, 64-aligned for the decoder. */
-static size_t slot_bytes(const struct kvc_shape *s)
+/* The pinned slots hold whole chunks, 64-aligned for the decoder, and more. */
+static size_t slot_bytes(const struct kvc_shape *s, size_t more)
 {
-    return (kvc_chunk_bytes(s, 0) + 63) & ~(size_t)63;
+    return (kvc_chunk_bytes(s, 0) + more + 63) & ~(size_t)63;
 }
 
 static cag_status prefix_alloc(struct cuda *c, struct cuda_prefix *p,
                                cag_error *err)
 {
-    const struct kvc_shape *s = &p->shape;
-    size_t n, tail, raw = kvc_is_q8h(p->file) ? slot_bytes(p->file) : 0;
+    const struct kvc_shape *s = p->shape;
+    size_t n, tail;
 
     p->layer_bytes = chunk_off(s, p->n_chunk - 1) +
                      kvc_chunk_bytes(s, p->n_chunk - 1);
     tail = (size_t)c->n_layer * layer_rows(c) * c->tile_bytes;
     if (!mem_mul(&n, p->layer_bytes, (size_t)c->n_layer) ||
-        !mem_add(&n, n, tail + raw))
+        !mem_add(&n, n, tail))
         return cag_fail_nomem(err, "the cache on the device");
     void *dev;
     cag_status st = cuda_alloc(c, &dev, n, "the cache", err);
@@ -133,8 +168,7 @@ static cag_status prefix_alloc(struct cuda *c, struct cuda_prefix *p,
         return st;
     p->dev = dev;
     p->bytes = n;
-    p->dev_tail = p->dev + (n - tail - raw);
-    p->dev_raw = p->dev_tail + tail;
+    p->dev_tail = p->dev + (n - tail);
     return CAG_OK;
 }
 
@@ -156,9 +190,7 @@ cag_status cuda_prefix_new(struct backend *b, const cag_kvc *k, int n_tok,
         return cag_fail_nomem(err, "prefix");
     p->base.backend = b;
     p->kvc = k;
-    p->file = s;
-    p->shape = *s;
-    p->shape.elem_bytes = 2;
+    p->shape = s;
     p->n_chunk = kvc_n_chunk(s);
     p->n_tok = n_tok;
     p->n_shared = n_tok / KVC_TILE;
@@ -166,7 +198,8 @@ cag_status cuda_prefix_new(struct backend *b, const cag_kvc *k, int n_tok,
     st = p->group_end != NULL ? prefix_alloc(c, p, err)
                               : cag_fail_nomem(err, "prefix");
     if (st == CAG_OK) {
-        struct feed_desc d = { c->n_layer, p->group_end, slot_bytes(s),
+        size_t tail = kvc_is_q8h(s) ? layer_rows(c) * c->tile_bytes : 0;
+        struct feed_desc d = { c->n_layer, p->group_end, slot_bytes(s, tail),
                                prefix_fill, prefix_send, p,
                                "loading the cache", CUDA_CACHE };
         for (int l = 0; l < c->n_layer; l++)
@@ -198,20 +231,20 @@ uint64_t cuda_prefix_bytes(const struct backend_prefix *p)
     return ((const struct cuda_prefix *)p)->bytes;
 }
 
-/* The last, partial tile of a layer's heads, gathered. */
+/* The last, partial tile of a layer's heads, gathered; decoded ones were. */
 static int gather_tail(struct cuda *c, const struct cuda_prefix *p, int layer)
 {
-    const struct kvc_shape *s = &p->shape;
-    int per_chunk = s->chunk_tok / KVC_TILE;
-    int chunk = p->n_shared / per_chunk, tile = p->n_shared % per_chunk;
+    const struct kvc_shape *s = p->shape;
+    int chunk = tail_chunk(p), tile = p->n_shared % (s->chunk_tok / KVC_TILE);
+
+    if (chunk < 0 || kvc_is_q8h(s))
+        return 0;
     const uint8_t *src = p->dev + (size_t)layer * p->layer_bytes +
                          chunk_off(s, chunk) +
                          kvc_tile_off(s, chunk, 0, 0, tile);
 
-    return cuk_copy_2d(c->run, CUK_ON_DEV,
-                       p->dev_tail + (size_t)layer * layer_rows(c) *
-                                         c->tile_bytes,
-                       c->tile_bytes, src,
+    return cuk_copy_2d(c->run, CUK_ON_DEV, tail_of(p, layer), c->tile_bytes,
+                       src,
                        (size_t)kvc_chunk_tiles(s, chunk) * c->tile_bytes,
                        c->tile_bytes, layer_rows(c));
 }
@@ -225,8 +258,7 @@ static cag_status prefix_need(struct cuda_prefix *p, int layer,
         return CAG_OK;
     cag_status st = feed_need(p->feed, layer, err);
     while (st == CAG_OK && p->n_ready <= layer) {
-        if (p->n_tok % KVC_TILE != 0 &&
-            gather_tail(c, p, p->n_ready) != 0)
+        if (gather_tail(c, p, p->n_ready) != 0)
             return cuda_fail(c, "loading the cache", err);
         p->n_ready++;
     }
@@ -331,12 +363,14 @@ void cuda_kv_describe(const struct cuda_kv *kv, struct cuk_kv *out)
     size_t own = own_layer_bytes(kv);
 
     memset(out, 0, sizeof *out);
-    if (p != NULL && kv->n_shared > 0)
+    if (p != NULL && kv->n_shared > 0) {
+        out->codes = kvc_is_q8h(p->shape);
         out->shared = (struct cuk_seg){
             (uint64_t)(uintptr_t)p->dev, p->layer_bytes,
-            kvc_chunk_bytes(&p->shape, 0), p->shape.chunk_tok / KVC_TILE,
-            kvc_n_tile(&p->shape)
+            kvc_chunk_bytes(p->shape, 0), p->shape->chunk_tok / KVC_TILE,
+            kvc_n_tile(p->shape)
         };
+    }
     out->own = (struct cuk_seg){ (uint64_t)(uintptr_t)kv->dev, own, own,
                                  kv->n_tile, kv->n_tile };
     out->n_shared = kv->n_shared;
@@ -467,15 +501,15 @@ static const uint8_t *find_tile(const struct cuda_kv *kv, int layer, int tile,
         *n = kv->n_tile - (tile - kv->n_shared);
         return own_tile(kv, layer, tile);
     }
-    int per_chunk = p->shape.chunk_tok / KVC_TILE, chunk = tile / per_chunk;
-    int in_chunk = kvc_chunk_tiles(&p->shape, chunk);
+    int per_chunk = p->shape->chunk_tok / KVC_TILE, chunk = tile / per_chunk;
+    int in_chunk = kvc_chunk_tiles(p->shape, chunk);
     *pitch = (size_t)in_chunk * c->tile_bytes;
     *n = in_chunk - tile % per_chunk;
     if (*n > kv->n_shared - tile)
         *n = kv->n_shared - tile;
     return p->dev + (size_t)layer * p->layer_bytes +
-           chunk_off(&p->shape, chunk) +
-           kvc_tile_off(&p->shape, chunk, 0, 0, tile % per_chunk);
+           chunk_off(p->shape, chunk) +
+           kvc_tile_off(p->shape, chunk, 0, 0, tile % per_chunk);
 }
 
 static cag_status check_shape(const struct cuda *c, const struct kvc_shape *s,
@@ -523,6 +557,9 @@ cag_status cuda_kv_export(const struct backend_kv *base,
 
     if (st != CAG_OK)
         return st;
+    if (kv->prefix != NULL && kvc_is_q8h(kv->prefix->shape))
+        return cag_fail(err, CAG_E_USAGE, NULL, -1,
+                        "K and V of a q8h prefix cannot be exported");
     /* loading is not thread-safe, so it is not done here */
     if (kv->prefix != NULL && l >= kv->n_layer_ready)
         return cag_fail(err, CAG_E_USAGE, NULL, -1,
@@ -551,7 +588,7 @@ static cag_status import_fill(void *ctx, int item, uint8_t *data,
 {
     const struct import *j = ctx;
     int chunk = item % j->n_chunk;
-    cag_status st = load_chunk(j->kvc, kvc_get_shape(j->kvc)->n_tok,
+    cag_status st = load_chunk(j->kvc,
                                j->kv->base.backend->layer0 +
                                    item / j->n_chunk,
                                chunk, data, err);
@@ -607,7 +644,7 @@ cag_status cuda_kv_import(struct backend_kv *base, const cag_kvc *k, int n_tok,
                         "%d tokens asked of a cache of %d", n_tok, s->n_tok);
     j.n_chunk = (n_tok + s->chunk_tok - 1) / s->chunk_tok;
     end = j.n_chunk * c->n_layer;
-    struct feed_desc d = { 1, &end, slot_bytes(s), import_fill, import_send,
+    struct feed_desc d = { 1, &end, slot_bytes(s, 0), import_fill, import_send,
                            &j, "importing a cache", CUDA_N_MARK };
     /* the timeline was cleared on the run stream; that comes first */
     if (cuk_stream_sync(c->run) != 0)

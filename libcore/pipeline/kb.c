@@ -92,11 +92,16 @@ static cag_status start_engine(cag_kb *kb, const cag_engine_opts *e,
     return st;
 }
 
-/* Positions that --gpu-layers auto leaves room for: the cache, and what a long
- * conversation on it takes. */
+/* Positions of f16 that --gpu-layers auto leaves room for: the cache, and what
+ * a long conversation on it takes. */
 static int room_for(const cag_kb *kb)
 {
-    int64_t n = (int64_t)kb->n_ids + TALK_TOK;
+    const struct kvc_shape *s = kvc_get_shape(kb->kvc);
+    int64_t n = (int64_t)kb->n_ids;
+
+    if (kvc_is_q8h(s) && !kb->no_cache)     /* codes and a scale a row */
+        n = n * (s->d_head + 2) / (2 * s->d_head) + 1;
+    n += TALK_TOK;
 
     return (int)(n < kb->n_ctx ? n : kb->n_ctx);
 }

@@ -48,7 +48,7 @@ counted() {
     grep -q 'cuda' "$out"
 }
 
-@test "codec q8h travels as codes and is answered from on the GPU" {
+@test "codec q8h is answered from on the GPU, as codes" {
     local device
     cag-build -q --codec q8h --max-loss 1 --device auto -m "$MODELS/qwen3" \
         -o q8h.kvc kb.md
@@ -58,6 +58,12 @@ counted() {
     done
     says "cuda, sm_89"
     cmp cpu.txt auto.txt
+    for device in cpu cuda; do
+        expect 0 cag-ask -n 5 -j 3 --device $device --batch rows.jsonl \
+            --output-format text q8h.kvc
+        cp "$out" $device.txt
+    done
+    cmp cpu.txt cuda.txt
     # it is built on the CPU only
     expect 69 cag-build --codec q8h --device cuda -m "$MODELS/qwen3" -o x.kvc kb.md
     grep -q 'codec q8h is not built on device cuda; use --device cpu' "$err"

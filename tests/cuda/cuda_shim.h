@@ -37,6 +37,7 @@ extern "C" {
 
 #define __global__
 #define __device__
+#define __noinline__
 #define __launch_bounds__(...)
 
 struct dim3 {
@@ -95,6 +96,15 @@ template <class T> T shim_shfl_call(uint32_t mask, T v, int x, int line)
 }
 #define __shfl_xor_sync(mask, v, x) shim_shfl_call(mask, v, x, __LINE__)
 
+void shim_shfl_from(void *lane[32]);
+inline uint32_t shim_from_call(uint32_t mask, uint32_t v, int from, int line)
+{
+    shim_shfl op = { v, 0, mask == 0xffffffffu ? from : -1 };
+    shim_warp(shim_shfl_from, line, &op);
+    return op.out;
+}
+#define __shfl_sync(mask, v, from) shim_from_call(mask, v, from, __LINE__)
+
 struct shim_ldm { const void *row; uint32_t *r; };
 void shim_ldmatrix4_trans(void *lane[32]);
 #define ldmatrix4_trans(r, row)                          \
@@ -121,6 +131,13 @@ int atomicMin(int *p, int v);
 inline float f16_to_float(uint16_t h) { return f16_to_f32(h); }
 inline uint16_t float_to_f16(float f) { return f32_to_f16(f); }
 inline float fast_exp2(float x) { return exp2f(x); }
+inline void codes_f16(uint32_t r[2], uint32_t codes)
+{
+    for (int i = 0; i < 4; i++) {
+        uint32_t h = f32_to_f16((float)(int8_t)(codes >> 8 * i));
+        r[i / 2] = i % 2 ? r[i / 2] | h << 16 : h;
+    }
+}
 inline float __uint_as_float(uint32_t u)
 {
     float f;

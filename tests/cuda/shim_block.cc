@@ -343,6 +343,16 @@ void shim_shfl_xor(void *lane[32])
     }
 }
 
+void shim_shfl_from(void *lane[32])
+{
+    for (int i = 0; i < 32; i++) {
+        shim_shfl *op = (shim_shfl *)lane[i];
+        if (op->x < 0 || op->x > 31)
+            stop("a shuffle without all lanes, or from none");
+        op->out = ((shim_shfl *)lane[op->x])->in;
+    }
+}
+
 void shim_ldmatrix4_trans(void *lane[32])
 {
     for (int l = 0; l < 32; l++)

@@ -26,12 +26,15 @@ static size_t v_index(int d, int t, int c)
 /* A segment of tiles for all layers, in host and device memory. */
 struct segment {
     int                    n_kv_head, d, layers;
+    bool                   codes;         /* on the device; host: what they
+                                             stand for */
     cuk_seg                seg;
     std::vector<uint16_t>  host;
     dev_array<uint16_t>   *mem;
+    dev_array<uint8_t>    *raw;
 
     segment(int heads, int d_head, int n_layer, int n_tile, int chunk_tile)
-        : n_kv_head(heads), d(d_head), layers(n_layer)
+        : n_kv_head(heads), d(d_head), layers(n_layer), codes(false), raw(NULL)
     {
         size_t tile = (size_t)KV_TILE * (size_t)d * 2;
         size_t chunk = 2 * (size_t)(heads * chunk_tile) * tile;
@@ -45,7 +48,74 @@ struct segment {
                 n_tile };
     }
     segment(const segment &) = delete;
-    ~segment() { delete mem; }
+    ~segment()
+    {
+        delete mem;
+        delete raw;
+    }
+
+    /* The rows of a chunk, of K or of V, as codes in its raw bytes. */
+    void code_rows(uint16_t *tiles, uint8_t *to, int here, bool is_v, float spread)
+    {
+        size_t n = (size_t)(KV_TILE * d), rows = 2 * (size_t)(n_kv_head * here);
+        for (int i = 0; i < n_kv_head * here; i++)
+            for (int t = 0; t < KV_TILE; t++) {
+                size_t r = (size_t)(i + (is_v ? n_kv_head * here : 0));
+                std::vector<float> f((size_t)d), x((size_t)d);
+                std::vector<int8_t> c((size_t)d);
+                float size = exp2f(spread * rnd_normal());
+                uint16_t scale;
+                memcpy(f.data(), to + rows * (n + 2 * KV_TILE) +
+                       (size_t)(i / here * d) * 4, (size_t)d * 4);
+                for (float &v : x)
+                    v = rnd_normal() * (is_v ? size : 1);
+                kernels_ref.q8h_encode(c.data(), &scale, x.data(),
+                                       is_v ? NULL : f.data(), d);
+                kernels_ref.q8h_decode(x.data(), c.data(), scale,
+                                       is_v ? NULL : f.data(), d);
+                memcpy(to + rows * n + 2 * (r * KV_TILE + (size_t)t), &scale, 2);
+                for (int j = 0; j < d; j++) {
+                    size_t at = r * n + (is_v ? v_index(d, t, j) : k_index(d, t, j));
+                    to[at] = (uint8_t)c[(size_t)j];
+                    tiles[at] = f32_to_f16(x[(size_t)j]);
+                }
+            }
+    }
+
+    /* From here on, codes: factors differ by 2^+-spread, as do V's rows. */
+    void to_codes(float spread)
+    {
+        size_t n = (size_t)(KV_TILE * d), tail = (size_t)(n_kv_head * d) * 4;
+        int n_tile = seg.n_tile;
+        size_t chunk = 2 * (size_t)(n_kv_head * seg.chunk_tile) *
+                           (n + 2 * KV_TILE) + tail;
+        size_t n_chunk = (size_t)((n_tile + seg.chunk_tile - 1) / seg.chunk_tile);
+        size_t layer = 2 * (size_t)(n_kv_head * n_tile) * (n + 2 * KV_TILE) +
+                       n_chunk * tail;
+        std::vector<uint8_t> all(layer * (size_t)layers);
+
+        codes = true;
+        for (int l = 0; l < layers; l++) {
+            std::vector<float> f((size_t)(n_kv_head * d));
+            for (float &v : f)
+                v = exp2f(spread * rnd_normal());
+            for (size_t c = 0; c < n_chunk; c++) {
+                int left = n_tile - (int)c * seg.chunk_tile;
+                int here = left < seg.chunk_tile ? left : seg.chunk_tile;
+                uint8_t *to = &all[layer * (size_t)l + chunk * c];
+                uint16_t *tiles = &host[(seg.layer_stride * (size_t)l +
+                                         seg.chunk_stride * c) / 2];
+                memcpy(to + 2 * (size_t)(n_kv_head * here) * (n + 2 * KV_TILE),
+                       f.data(), tail);
+                code_rows(tiles, to, here, false, spread);
+                code_rows(tiles, to, here, true, spread);
+            }
+        }
+        raw = new dev_array<uint8_t>(all);
+        dev_seg = { (uint64_t)(uintptr_t)raw->p, layer, chunk, seg.chunk_tile,
+                    n_tile };
+    }
+    cuk_seg dev_seg = {};
 
     /* by the words of kvc_layout.h, not by the code under test */
     const uint16_t *tile(int layer, int is_v, int head, int t) const
@@ -91,7 +161,8 @@ struct world {
                                  last / KV_TILE - n_shared + 1);
         cuk_kv k = {};
         if (prefix)
-            k.shared = prefix->seg;
+            k.shared = prefix->codes ? prefix->dev_seg : prefix->seg;
+        k.codes = prefix && prefix->codes && n_shared > 0;
         k.own = o->seg;
         k.n_shared = n_shared;
         shared.push_back(prefix);
@@ -147,6 +218,8 @@ static void check_plan(const world &w, const plan &p)
                 const cuk_kv &a = w.kv[(size_t)it.kv];
                 const cuk_kv &b = w.kv[(size_t)w.row[r].kv];
                 seen[(size_t)t]++;
+                CHECK(!a.codes || (t < a.n_shared) == (it.tile0 < a.n_shared),
+                      "codes and f16 in one item");
                 CHECK(it.kv == w.row[r].kv ||
                           (t < a.n_shared && t < b.n_shared &&
                            a.shared.base == b.shared.base),
@@ -168,7 +241,7 @@ static void check_plan(const world &w, const plan &p)
     }
 }
 
-static void random_rows(world &w, int max_row)
+static void random_rows(world &w, int max_row, bool codes)
 {
     int n_group = rnd_in(1, 3);
 
@@ -177,6 +250,8 @@ static void random_rows(world &w, int max_row)
         segment *prefix = n_shared ? w.new_segment(n_shared + rnd_in(0, 1),
                                                    1 << rnd_in(0, 3))
                                    : NULL;
+        if (prefix && codes && rnd_in(0, 3))
+            prefix->to_codes(1);
         for (int i = rnd_in(1, 3); i > 0; i--)
             w.add(prefix, n_shared, n_shared * KV_TILE + rnd_in(0, 150),
                   rnd_in(0, 2) ? 1 : rnd_in(1, 40));
@@ -192,7 +267,7 @@ static void test_plan(void)
         int group = rnd_in(1, 9), heads = rnd_in(1, 3);
         w.shape = { group * heads, heads, 8 };
         w.layer = 0;
-        random_rows(w, 100);
+        random_rows(w, 100, i % 2);
         int n_row = (int)w.row.size(), n_run = (int)w.kv.size();
         int n_block = 1 << rnd_in(0, 8), cap_item, cap_state;
         cuk_plan_bound(&w.shape, n_row, n_run, n_block, &cap_item,
@@ -272,7 +347,7 @@ static void attention_case(world &w, int out_type, int n_block, int split)
         for (int h = 0; h < s.n_head && w.row[r].kv >= 0; h++) {
             size_t at = (r * (size_t)s.n_head + (size_t)h) * (size_t)d;
             std::vector<double> p2, o((size_t)d, 0);
-            double top = -1e300, sum = 0, vmax = 0;
+            double top = -1e300, sum = 0, vmax = 0, smax = 0;
             for (int k = 0; k <= w.row[r].pos; k++) {
                 const uint16_t *t = w.tile(w.row[r], 0, h / group,
                                            k / KV_TILE);
@@ -282,6 +357,7 @@ static void attention_case(world &w, int out_type, int n_block, int split)
                          (double)h2f(t[k_index(d, k % KV_TILE, c)]);
                 p2.push_back(x);
                 top = x > top ? x : top;
+                smax = fabs(x) > smax ? fabs(x) : smax;
             }
             for (int k = 0; k <= w.row[r].pos; k++) {
                 const uint16_t *t = w.tile(w.row[r], 1, h / group,
@@ -297,8 +373,10 @@ static void attention_case(world &w, int out_type, int n_block, int split)
             for (int c = 0; c < d; c++) {
                 double want = o[(size_t)c] / sum;
                 double x = got[at + (size_t)c];
+                double slack = w.kv[(size_t)w.row[r].kv].codes
+                                   ? (1 + smax) / 2048 : 1.0 / 1024;
                 CHECK(fabs(x - want) <=
-                          (unit_of(out_type) + 1.0 / 1024) * vmax,
+                          (unit_of(out_type) + slack) * vmax,
                       "d %d group %d row %zu (pos %d) head %d, %d: %g, want "
                       "%g",
                       d, group, r, w.row[r].pos, h, c, x, want);
@@ -339,14 +417,73 @@ static void test_shared(void)
 
 static void test_random(void)
 {
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         world w;
         int group = rnd_in(1, 8);
         w.shape = { group, 1, 8 * rnd_in(1, 8) };
         w.layer = 0;
-        random_rows(w, 20);
+        random_rows(w, 20, i % 2);
         attention_case(w, KT_F32, 1 << rnd_in(0, 4), 0);
     }
+}
+
+/*
+ * A prefix of codes, by one question and by many, in items of few rows and of
+ * many; rows of V whose scales lie far apart, factors that f16 would not hold.
+ */
+static void test_codes(void)
+{
+    const int heads[][2] = { { 2, 1 }, { 3, 3 }, { 7, 1 }, { 4, 2 } };
+    const int dims[] = { 128, 64, 40, 8, 96, 72 };
+
+    for (int i = 0; i < 10; i++) {
+        world w;
+        w.shape = { heads[i % 4][0], heads[i % 4][1], dims[i % 6] };
+        w.layer = i % 2;
+        int n_shared = 1 + i % 3;
+        segment *prefix = w.new_segment(n_shared + i % 2, 2);
+        prefix->to_codes(i == 3 ? 5 : 1);
+        if (i % 2)      /* a long question */
+            w.add(prefix, n_shared, n_shared * KV_TILE + 3, 30);
+        for (int j = 0; j < (i < 4 ? 1 : 4); j++)
+            w.add(prefix, n_shared, n_shared * KV_TILE + 13 * j + i, 1);
+        if (i > 5)
+            w.add(NULL, 0, 100, 1);
+        attention_case(w, i % 3 ? KT_F32 : KT_BF16, 8, i % 5 ? 0 : 1);
+    }
+}
+
+/* Weights of codes are small where the values are: they count all the same. */
+static void test_codes_far(void)
+{
+    world w;
+
+    w.shape = { 2, 1, 64 };
+    w.layer = 0;
+    segment *prefix = w.new_segment(3, 3);
+    prefix->to_codes(0);
+    /* V's scales of all keys down by 2^-9, and up by 2^9 in the second tile:
+     * decoded values with them (powers of two are exact) */
+    size_t n = KV_TILE * 64, at = 6 * n;
+    std::vector<uint8_t> all = prefix->raw->get();
+    for (int t = 0; t < 3 * KV_TILE; t++) {
+        uint16_t s;
+        size_t i = at + 2 * (size_t)(3 * KV_TILE + t);
+        float by = t / KV_TILE == 1 ? 512 : 1.0f / 512;
+        memcpy(&s, &all[i], 2);
+        s = f32_to_f16(f16_to_f32(s) * by);
+        memcpy(&all[i], &s, 2);
+        for (int c = 0; c < 64; c++) {
+            uint16_t *v = &prefix->host[3 * n + (size_t)(t / KV_TILE) * n +
+                                        v_index(64, t % KV_TILE, c)];
+            *v = f32_to_f16(f16_to_f32(*v) * by);
+        }
+    }
+    prefix->raw->put(all);
+    w.add(prefix, 3, 3 * KV_TILE, 1);
+    w.add(prefix, 3, 3 * KV_TILE + 1, 1);
+    attention_case(w, KT_F32, 1, 0);
+    attention_case(w, KT_F32, 64, 1);
 }
 
 /* Scores far apart: the running maximum moves, nothing overflows. */
@@ -372,6 +509,8 @@ int main(void)
     tap("a prompt: odd head sizes and groups", test_prompt);
     tap("questions share a prefix", test_shared);
     tap("random timelines", test_random);
+    tap("codes of q8h: few rows and many, odd head sizes", test_codes);
+    tap("codes of q8h: values of all sizes", test_codes_far);
     tap("scores far apart", test_extreme);
     dev_close();
     tap("nothing is left", [] { CHECK(shim_live() == 0, "%d", shim_live()); });

@@ -399,66 +399,6 @@ static void test_gemv(void)
     }
 }
 
-/* Chunks of rows that the reference has coded, against what it decodes. */
-static void q8h_one(int n_head, int d, int n_tile, int n_key)
-{
-    const size_t n = (size_t)(KV_TILE * d), rows = (size_t)(2 * n_head * n_tile);
-    std::vector<uint8_t> raw(rows * (n + 2 * KV_TILE) +
-                             (size_t)(n_head * d) * 4);
-    std::vector<float> want(rows * n), most(rows * KV_TILE), f((size_t)(n_head * d));
-    std::vector<size_t> place(rows * n);
-
-    for (float &x : f)
-        x = 0.25f + (float)(rnd() % 1000) / 100;
-    memcpy(&raw[raw.size() - f.size() * 4], f.data(), f.size() * 4);
-    for (size_t r = 0; r < rows; r++)
-        for (int t = 0; t < KV_TILE; t++) {
-            bool is_v = r >= rows / 2;
-            const float *fr = is_v ? NULL
-                                   : &f[r / (size_t)n_tile * (size_t)d];
-            std::vector<float> x = rnd_floats((size_t)d, 3), back((size_t)d);
-            std::vector<int8_t> code((size_t)d);
-            uint16_t scale = 0;
-            CHECK(kernels_ref.q8h_encode(code.data(), &scale, x.data(), fr, d),
-                  "the reference cannot code a row");
-            kernels_ref.q8h_decode(back.data(), code.data(), scale, fr, d);
-            memcpy(&raw[rows * n + 2 * (r * KV_TILE + (size_t)t)], &scale, 2);
-            for (int c = 0; c < d; c++) {
-                int g = c / 32, w = d - 32 * g < 32 ? d - 32 * g : 32;
-                size_t i = r * n +
-                           (size_t)(is_v ? g * 32 * KV_TILE + t * w + c % 32
-                                         : (t / 16 * d + c) * 16 + t % 16);
-                float &m = most[r * KV_TILE + (size_t)t];
-                raw[i] = (uint8_t)code[(size_t)c];
-                want[i] = (int)(r % (size_t)n_tile) * KV_TILE + t < n_key
-                              ? back[(size_t)c] : 0;
-                place[i] = r * KV_TILE + (size_t)t;
-                m = fmaxf(m, fabsf(want[i]));
-            }
-        }
-    dev_array<uint8_t> in(raw);
-    dev_array<uint16_t> out(rows * n);
-    const cuk_shape shape = { n_head, n_head, d };
-    RUN(cuk_q8h_expand(stream, out.p, in.p, &shape, n_tile, n_key));
-    std::vector<uint16_t> got = out.get();
-    for (size_t i = 0; i < got.size(); i++) {
-        double x = (double)f16_to_f32(got[i]), w = (double)want[i];
-        CHECK(w == 0 ? x == 0 || fabs(x) < 1e-6 * (double)most[place[i]]
-                     : fabs(x - w) <= fabs(w) / 1024 + 6e-8 +
-                                          1e-6 * (double)most[place[i]],
-              "%d heads of %d, element %zu: %g, want %g", n_head, d, i, x, w);
-    }
-}
-
-static void test_q8h(void)
-{
-    q8h_one(1, 8, 1, 64);
-    q8h_one(2, 40, 2, 70);
-    q8h_one(3, 64, 1, 63);
-    q8h_one(1, 96, 2, 0);
-    q8h_one(2, 128, 3, 192);
-}
-
 static void test_argmax(void)
 {
     for (int n : { 1, 63, 64, 1000, 70000 }) {
@@ -526,7 +466,6 @@ int main(void)
     tap("rope_append: norms, rotation, tiles, overflow", test_rope);
     tap("gemm: panels, permuted rows, onto y", test_gemm);
     tap("gemv: every type and number of tokens", test_gemv);
-    tap("q8h: codes to tiles", test_q8h);
     tap("argmax: ties, NaN", test_argmax);
     tap("refusals", test_refusals);
     dev_close();

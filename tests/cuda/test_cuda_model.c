@@ -163,12 +163,23 @@ static void exact(void **state)
 
 enum { N_QUESTION = 5, N_BATCH = 11 };
 
+/* Of K in the last layer's first tile, of head 0; 0: as they are. */
+static uint16_t false_scale;
+
 static cag_status export_chunk(void *ctx, int layer, int chunk, uint8_t *dst,
                                cag_error *err)
 {
     struct { struct kvc_shape shape; const cag_session *s; } *x = ctx;
+    cag_status st = session_export_chunk(x->s, &x->shape, layer, chunk, dst,
+                                         err);
+    uint8_t *scale = dst;
 
-    return session_export_chunk(x->s, &x->shape, layer, chunk, dst, err);
+    if (false_scale == 0 || chunk > 0 || layer < x->shape.n_layer - 1)
+        return st;
+    scale += kvc_scale_off(&x->shape, chunk, 0, 0, 0);
+    for (int t = 0; t < KVC_TILE; t++, scale += 2)
+        memcpy(scale, &false_scale, sizeof false_scale);
+    return st;
 }
 
 /* The first n tokens of s as a cache on disk. */
@@ -289,16 +300,31 @@ static void cached(void **state)
     check_median();
 }
 
-/* Codes travel and are expanded on the device: as the CPU, which attends to
- * them as they are; from the whole cache, and from one cut short. */
+/* What a cache takes of the device: its raw chunks, and a tile of f16 of each
+ * layer and head that was not full; of the layers that are there. */
+static void check_held(const cag_kvc *k, const cag_prefix *p)
+{
+    const struct kvc_shape *s = kvc_get_shape(k);
+    uint64_t n_layer = gpu_layers > 0 ? (uint64_t)gpu_layers
+                                      : (uint64_t)s->n_layer;
+    uint64_t rows = 2 * (uint64_t)s->n_kv_head, want = 0;
+
+    for (int i = 0; i < kvc_n_chunk(s); i++)
+        want += kvc_chunk_bytes(s, i);
+    want += rows * KV_TILE * (uint64_t)s->d_head * 2;
+    assert_int_equal(cag_prefix_private_bytes(p), n_layer * want);
+}
+
+/* Codes travel and are attended to as they are, on the device as on the CPU;
+ * from the whole cache, and from one cut short. */
 static void codes(void **state)
 {
-    static const int length[] = { 2, 64, 150 };
+    static const int length[] = { 2, 64, 150, 330 };
     const float *x, *y;
 
     (void)state;
     set_up("models/qwen3");
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         int n = length[i];
         cag_session *source = mt_session(t.cpu, NULL, n);
         cag_prefix *p = NULL, *q = NULL;
@@ -312,6 +338,7 @@ static void codes(void **state)
             int m = n - 70 * cut;
             OK(prefix_new_part(t.cpu, k, m, &p, err));
             OK(prefix_new_part(t.gpu, k, m, &q, err));
+            check_held(k, q);
             cag_session *a = prefilled(t.cpu, p, m, m + N_QUESTION, &x);
             cag_session *b = prefilled(t.gpu, q, m, m + N_QUESTION, &y);
             see(x, y, t.n_vocab, "q8h");
@@ -328,6 +355,42 @@ static void codes(void **state)
     }
     tear_down();
     check_median();
+}
+
+/* A file can say what no build writes: the tile that is decoded is refused, in
+ * the words of the CPU. */
+static void codes_that_lie(void **state)
+{
+    enum { N = 60 };
+    cag_error e = CAG_ERROR_INIT;
+    cag_prefix *p = NULL;
+    const float *x;
+
+    (void)state;
+    set_up("models/qwen3");
+    cag_session *source = mt_session(t.cpu, NULL, N);
+    OK(session_gather(source, 0, err));
+    OK(cag_session_prefill(source, t.ids, N, NULL, err));
+    OK(session_balance(source, err));
+    false_scale = 0x7bff;        /* the largest f16 */
+    cag_kvc *k = write_cache(source, t.m, N, "q8h", t.path);
+    false_scale = 0;
+    cag_engine *const device[] = { t.cpu, t.gpu };
+    for (int i = 0; i < 2; i++) {
+        OK(cag_prefix_new(device[i], k, &p, err));
+        cag_session *s = mt_session(device[i], p, N + 20);
+        e = (cag_error)CAG_ERROR_INIT;
+        assert_int_equal(cag_session_prefill(s, t.ids, 3, &x, &e),
+                         CAG_E_UNSUPPORTED);
+        assert_non_null(strstr(e.file, "kb.kvc"));
+        assert_string_equal(e.msg, "layer 1: a decoded key or value does not "
+                                   "fit f16");
+        cag_session_free(s);
+        cag_prefix_free(p);
+    }
+    cag_kvc_close(k);
+    cag_session_free(source);
+    tear_down();
 }
 
 /* Many questions on one prefix in one step, with one that has none. */
@@ -940,6 +1003,7 @@ int main(void)
         cmocka_unit_test(models),     cmocka_unit_test(exact),
         cmocka_unit_test(arrival),
         cmocka_unit_test(cached),     cmocka_unit_test(codes),
+        cmocka_unit_test(codes_that_lie),
         cmocka_unit_test(batch),
         cmocka_unit_test(greedy),     cmocka_unit_test(overflow),
         cmocka_unit_test(written),    cmocka_unit_test(a_thousand_questions),
