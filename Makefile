@@ -149,7 +149,8 @@ $(B)/tests/%: $(B)/obj/tests/%.o $(B)/libcag.a
 tests: $(UNIT_BIN) $(B)/check_cuda $(SHIM_PLUGIN) ## build the test programs
 
 # measures a GPU; built here, run there
-$(B)/check_cuda: $(patsubst %.c,$(B)/obj/%.o,$(wildcard tests/cuda/check_*.c)) $(B)/libcag.a
+CHECK_CUDA := $(patsubst %.c,$(B)/obj/%.o,$(wildcard tests/cuda/check_*.c)) $(B)/libcag.a
+$(B)/check_cuda: $(CHECK_CUDA)
 	$(say) LD $@
 	$(Q)$(CC) $(CFLAGS) $(SAN) $(LDFLAGS) -o $@ $^ -lcmocka $(CORE_LIBS) \
 	    -Wl,-rpath,'$$ORIGIN/lib'
@@ -191,32 +192,51 @@ ifeq ($(NVCC),)
 endif
 
 # cudart static, cuBLAS dynamic; the plugin's own copy of the library
-$(B)/libcag-cuda.so: $(CU_OBJ) $(CU_C:%.c=$(B)/obj/%.o) $(B)/libcag.a
+PLUGIN_OBJ = $(CU_OBJ) $(CU_C:%.c=$(B)/obj/%.o) $(B)/libcag.a
+LINK_PLUGIN = $(NVCC) -shared -cudart static -o $@ $(PLUGIN_OBJ) -lcublas \
+    -Xlinker --exclude-libs=ALL -Xlinker --no-undefined \
+    -Xlinker -rpath='$$ORIGIN/lib' \
+    -Xlinker -rpath=$(abspath $(dir $(NVCC))../lib64)
+$(B)/libcag-cuda.so: $(PLUGIN_OBJ)
 	$(say) NVLINK $@
-	$(Q)$(NVCC) -shared -cudart static -o $@ $(CU_OBJ) \
-	    $(CU_C:%.c=$(B)/obj/%.o) $(B)/libcag.a -lcublas \
-	    $(patsubst -pthread,-lpthread,$(CORE_LIBS)) \
-	    -Xlinker --exclude-libs=ALL -Xlinker --no-undefined \
-	    -Xlinker -rpath='$$ORIGIN/lib' \
-	    -Xlinker -rpath=$(abspath $(dir $(NVCC))../lib64)
+	$(Q)$(LINK_PLUGIN) $(patsubst -pthread,-lpthread,$(CORE_LIBS))
 
-# make check-cuda elsewhere: all it runs, with the libraries that a machine with
-# a GPU may lack, in one directory below 60 MiB.  cuBLAS is that machine's.
+# make check-cuda elsewhere: all it runs in one directory below 60 MiB, with the
+# libraries that a machine with a GPU may lack linked in, or, where there is no
+# archive of one, beside it.  cuBLAS is that machine's.
 GPU      = $(B)/gpu
-GPU_BIN := $(addprefix $(B)/gpu-bin/,test_cuda_kernels test_cuda_attention probe_cuda)
+GPU_SYS  = -lm -ldl -pthread
+GPU_LIBS = $(foreach l,$(filter-out $(GPU_SYS),$(CORE_LIBS)),\
+             $(or $(filter /%,$(shell $(CC) -print-file-name=lib$(l:-l%=%).a)),$l)) \
+           $(patsubst -pthread,-lpthread,$(GPU_SYS))
+GPU_STD  = -Xcompiler -static-libstdc++,-static-libgcc
+GPU_TEST := $(addprefix $(B)/gpu-bin/,test_cuda_kernels test_cuda_attention probe_cuda)
+GPU_BIN  := $(GPU_TEST) $(B)/gpu-bin/check_cuda $(B)/gpu-bin/libcag-cuda.so
 $(B)/gpu-bin/test_cuda_kernels: $(B)/obj/shim/tests/cuda/test_cuda_kernels.o
 $(B)/gpu-bin/test_cuda_attention: $(B)/obj/shim/tests/cuda/test_cuda_attention.o
 $(B)/gpu-bin/probe_cuda: $(B)/obj/tests/cuda/probe_cuda.o
-$(GPU_BIN): $(B)/obj/tests/cuda/device_control.o $(CU_OBJ) $(CU_C:%.c=$(B)/obj/%.o) $(B)/libcag.a
+# the kernels by themselves: no engine
+$(GPU_TEST): $(B)/obj/tests/cuda/device_control.o $(CU_OBJ) \
+    $(patsubst %.c,$(B)/obj/%.o,$(filter kernels/%,$(CU_C))) $(B)/libcag.a
 	@mkdir -p $(@D)
 	$(say) NVLINK $@
-	$(Q)$(NVCC) -cudart static -o $@ $(filter $(B)/obj/%,$^) $(B)/libcag.a -lcublas \
-	    $(patsubst -pthread,-lpthread,$(CORE_LIBS)) -Xlinker -rpath='$$ORIGIN/lib'
+	$(Q)$(NVCC) -cudart static $(GPU_STD) -o $@ $(filter $(B)/obj/%,$^) \
+	    $(B)/libcag.a -lcublas $(GPU_LIBS) -Xlinker -rpath='$$ORIGIN/lib'
+# Debian's libjansson.a is not position-independent
+$(B)/gpu-bin/libcag-cuda.so: $(PLUGIN_OBJ)
+	@mkdir -p $(@D)
+	$(say) NVLINK $@
+	$(Q)$(LINK_PLUGIN) $(GPU_STD) $(GPU_LIBS:%/libjansson.a=-ljansson)
+$(B)/gpu-bin/check_cuda: $(CHECK_CUDA)
+	@mkdir -p $(@D)
+	$(say) LD $@
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ -lcmocka $(GPU_LIBS) \
+	    -Wl,-rpath,'$$ORIGIN/lib'
 
-gpu-tree: $(B)/check_cuda $(B)/libcag-cuda.so $(GPU_BIN) ## what check-cuda runs, to carry to a machine with a GPU
+gpu-tree: $(GPU_BIN) ## what check-cuda runs, to carry to a machine with a GPU
 	@rm -rf $(GPU) && mkdir -p $(GPU)/lib
 	@for f in $^; do strip -o $(GPU)/$${f##*/} $$f || exit 1; done
-	@ldd $(GPU)/check_cuda $(GPU)/libcag-cuda.so | sed -n 's/^.* => \(\/[^ ]*\) .*/\1/p' | sort -u | \
+	@ldd $(GPU_BIN:$(B)/gpu-bin/%=$(GPU)/%) | sed -n 's/^.* => \(\/[^ ]*\) .*/\1/p' | sort -u | \
 	    grep -v '/\(libc\|libm\|libdl\|librt\|libpthread\|libcuda\|libcublas\|libcublasLt\)\.so' | \
 	    xargs cp -L -t $(GPU)/lib
 	@cp tests/cuda/check_cuda.sh tests/cuda/peer.py $(GPU)

@@ -232,7 +232,7 @@ static size_t escape(const char *s, size_t n, char *out, size_t *n_out)
         size_t k = 0;
         for (cp = 0; k < 3 && k < n && s[k] >= '0' && s[k] <= '7'; k++)
             cp = cp * 8 + (uint32_t)(s[k] - '0');
-        *n_out = (size_t)utf8_encode(cp, out);
+        *n_out = (size_t)utf8_put(cp, out);
         return k;
     }
     size_t w = s[0] == 'x' ? 2 : s[0] == 'u' ? 4 : s[0] == 'U' ? 8 : 0;
@@ -240,7 +240,7 @@ static size_t escape(const char *s, size_t n, char *out, size_t *n_out)
         if (n < 1 + w || !hex(s + 1, w, &cp) || cp > 0x10FFFF ||
             (cp >= 0xD800 && cp < 0xE000))
             return 0;
-        *n_out = (size_t)utf8_encode(cp, out);
+        *n_out = (size_t)utf8_put(cp, out);
         return 1 + w;
     }
     if (s[0] == 'N')

@@ -38,7 +38,7 @@ enum { UPPER, LOWER, TITLE, HEADLINE, CAPITALIZE };
 static bool is_space_or(uint32_t cp, const char *also)
 {
     char   c[4];
-    size_t n = (size_t)utf8_encode(cp, c);
+    size_t n = (size_t)utf8_put(cp, c);
     return jspace(c, n) > 0 || (cp && cp < 0x80 && strchr(also, (int)cp));
 }
 
@@ -59,7 +59,7 @@ static struct jval change_case(struct jr *r, struct jval s, int how)
             t[k++] = 'S';
             t[k++] = how == UPPER ? 'S' : 's';
         } else {
-            k += (size_t)utf8_encode(up ? text_upper(cp) : text_lower(cp),
+            k += (size_t)utf8_put(up ? text_upper(cp) : text_lower(cp),
                                      t + k);
         }
         start = how == TITLE      ? !letter

@@ -124,7 +124,7 @@ int utf8_decode(const char *s, size_t n, uint32_t *cp)
     }
 }
 
-int utf8_encode(uint32_t cp, char out[4])
+int utf8_put(uint32_t cp, char out[4])
 {
     if (cp < 0x80) {
         out[0] = (char)cp;
@@ -261,7 +261,7 @@ static bool nfc_span(const char *s, size_t n, struct cps *c, struct buf *out)
         c->cp, (utf8proc_ssize_t)c->n, UTF8PROC_COMPOSE | UTF8PROC_STABLE);
     for (utf8proc_ssize_t i = 0; i < k; i++) {
         char ch[4];
-        int len = utf8_encode((uint32_t)c->cp[i], ch);
+        int len = utf8_put((uint32_t)c->cp[i], ch);
         buf_add(out, ch, (size_t)len);
     }
     return true;

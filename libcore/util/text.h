@@ -19,7 +19,8 @@ bool   utf8_valid(const char *s, size_t n, size_t *bad);
 size_t utf8_complete(const char *s, size_t n);
 /* Decode one character of valid UTF-8 at s (n > 0); returns its length. */
 int    utf8_decode(const char *s, size_t n, uint32_t *cp);
-int    utf8_encode(uint32_t cp, char out[4]);     /* returns the length */
+/* Returns the length.  (jansson has a utf8_encode, in a static archive, too.) */
+int    utf8_put(uint32_t cp, char out[4]);
 /* Replace invalid sequences by U+FFFD while appending to out. */
 void   utf8_sanitize(const char *s, size_t n, struct buf *out);
 

@@ -108,7 +108,7 @@ static inline void dev_open(void)
     struct cuk_err err = {};
 
     if (cuk_open(0, &dev, &err) != 0 || cuk_stream_new(dev, &stream) != 0) {
-        printf("Bail out! cannot open the shim: %s\n", err.name);
+        printf("Bail out! cannot open the device: %s\n", err.name);
         exit(1);
     }
 }

@@ -10,6 +10,7 @@ my @names = ("libcag-cuda.so builds for every architecture",
              "registers and spills are within tests/cuda/budget.txt",
              "attention uses tensor cores", "the plugin shows only cag_ symbols",
              "the plugin is below 60 MiB and needs cuBLAS and system libraries only");
+push @names, "gpu-tree brings its libraries, and says that there is no GPU" if $ENV{CAG_TEST_LONG};
 if ($nvcc eq "") {
     skip($_, "there is no nvcc") for @names;
     finish();
@@ -81,5 +82,18 @@ verdict($names[4], $size > 1000 && $size < 60 << 20 ? () : "stripped it has $siz
 my @seen = grep { !/^cag_/ } map { (split)[-1] }
            grep { / [A-TV-Z] / } `nm -D --defined-only build/release/libcag-cuda.so`;
 verdict($names[3], map { "$_ is visible" } @seen);
+
+# what is carried to a machine with a GPU: make itself refuses 60 MiB
+if ($names[5]) {
+    $log = `make --no-print-directory -j2 gpu-tree 2>&1`;
+    my @wrong = $? ? split(/\n/, $log) : ();
+    my %lib = map { s{.*/}{}r => 1 } glob "build/release/gpu/lib/*";
+    delete @lib{qw(libcmocka.so.0 libjansson.so.4 libgcc_s.so.1)};
+    push @wrong, "$_ is not linked in" for sort keys %lib;
+    my $said = `cd / && env -i PATH=/usr/bin:/bin OUT=\$(mktemp -d) $ENV{PWD}/build/release/gpu/check_cuda.sh 2>&1`;
+    push @wrong, "without a GPU: status " . ($? >> 8) . ", $said"
+        if !-e "/dev/nvidiactl" && ($? >> 8 != 69 || $said !~ /\Acheck_cuda: .*\n\z/);
+    verdict($names[5], @wrong);
+}
 finish();
 '

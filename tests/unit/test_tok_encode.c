@@ -287,7 +287,7 @@ static void all_code_points(void **state)
         char s[4];
         if (cp >= 0xD800 && cp < 0xE000)
             continue;
-        buf_add(&text, s, (size_t)utf8_encode(cp, s));
+        buf_add(&text, s, (size_t)utf8_put(cp, s));
         if (cp % 7 == 0)
             buf_char(&text, ' ');
     }
