@@ -299,8 +299,14 @@ struct jval jstr_strip(struct jr *r, struct jval s, const struct jval *chars,
 struct jval jstr_replace(struct jr *r, struct jval s, struct jval from,
                          struct jval to, int64_t count);
 struct jval jstr_headline(struct jr *r, struct jval s);
-struct jval jstr_format(struct jr *r, struct jval fmt, struct jval args);
 extern const struct jbuiltin jmethods_str[], jmethods_dict[], jmethods_list[];
+
+/* jinja_format.c */
+/* "%s" and relatives; args: a tuple, or one value */
+struct jval jstr_format(struct jr *r, struct jval fmt, struct jval args);
+/* "{}", "{0}", "{name}" */
+struct jval jstr_format_fields(struct jr *r, struct jval self,
+                               const struct jcall *c);
 
 /* jinja_eval.c, jinja_ops.c */
 struct jval jr_eval(struct jr *r, const struct jnode *n);
