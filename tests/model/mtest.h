@@ -205,4 +205,22 @@ static inline void mt_same_chunks(const cag_session *a, const cag_session *b,
     mem_free(y);
 }
 
+/* Codec q8h: where a build begins to watch the queries of n tokens. */
+static inline int mt_watched_from(int n)
+{
+    return n > SESSION_PROBE ? n - SESSION_PROBE : 0;
+}
+
+/* A session that read n ids, balanced, with room for more. */
+static inline cag_session *mt_balanced(cag_engine *e, const int32_t *ids,
+                                       int n, int more)
+{
+    cag_session *s = mt_session(e, NULL, n + more);
+
+    OK(session_gather(s, mt_watched_from(n), err));
+    OK(cag_session_prefill(s, ids, n, NULL, err));
+    OK(session_balance(s, err));
+    return s;
+}
+
 #endif
