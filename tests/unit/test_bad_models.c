@@ -3,13 +3,11 @@
  * with the message recorded beside it.
  */
 #include <dirent.h>
-#include <setjmp.h>
-#include <stdarg.h>
+#include "unit.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "model/config.h"
 #include "model/weights.h"

@@ -2,13 +2,11 @@
  * test_config.c - hyper-parameters from both containers; rotary frequencies
  * against transformers' own.
  */
-#include <setjmp.h>
-#include <stdarg.h>
+#include "unit.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "model/config.h"
 #include "tests/unit/gguf_make.h"

@@ -2,17 +2,13 @@
  * What depfile_write writes, GNU make reads back: real make is asked for the
  * prerequisites of a rule made of difficult names.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "unit.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "pipeline/depfile.h"
 

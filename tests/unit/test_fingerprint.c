@@ -6,8 +6,8 @@
  * there: nothing else can tell.
  */
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
+#include "unit.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,8 +15,6 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "model/fingerprint.h"
 #include "util/file.h"

@@ -2,15 +2,13 @@
  * test_gguf.c - honest files are read; every bent one is refused with a
  * message that names what is bent, and without memory for hostile counts.
  */
-#include <setjmp.h>
-#include <stdarg.h>
+#include "unit.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "tests/unit/gguf_make.h"
 #include "util/mem.h"

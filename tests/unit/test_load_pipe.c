@@ -6,10 +6,7 @@
  * bytes.  Readers are slowed down at random; every item and every device call
  * is made to fail once.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
+#include "unit.h"
 
 #include <sched.h>
 #include <stdatomic.h>

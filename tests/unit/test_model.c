@@ -1,15 +1,13 @@
 /*
  * test_model.c - whole models in both containers, opened as a program does.
  */
-#include <setjmp.h>
-#include <stdarg.h>
+#include "unit.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "model/model.h"
 #include "util/file.h"

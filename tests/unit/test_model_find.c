@@ -2,15 +2,13 @@
  * test_model_find.c - paths, hub ids, names; and what the message says when
  * nothing is found.
  */
-#include <setjmp.h>
-#include <stdarg.h>
+#include "unit.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include <cag/model.h>
 

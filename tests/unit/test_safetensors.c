@@ -1,16 +1,14 @@
 /*
  * test_safetensors.c - one file, shards with an index, and what is refused.
  */
-#include <setjmp.h>
-#include <stdarg.h>
+#include "unit.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "format/gguf.h"
 #include "format/safetensors.h"

@@ -2,12 +2,8 @@
  * test_sampler.c - what each option keeps, and that a seed means the same
  * ids everywhere.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "unit.h"
 
-#include <cmocka.h>
 #include <math.h>
 #include <string.h>
 

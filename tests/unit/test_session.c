@@ -2,12 +2,8 @@
  * test_session.c - what a session refuses, and that a call that failed
  * leaves no trace: the timeline goes on as if it had not been made.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "unit.h"
 
-#include <cmocka.h>
 #include <math.h>
 
 #include "../model/mtest.h"

@@ -1,17 +1,13 @@
 /*
  * Sources: order, names, what is read and what is refused, filters.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "unit.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "pipeline/filter.h"
 #include "pipeline/sources.h"

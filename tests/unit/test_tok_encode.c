@@ -2,14 +2,11 @@
  * test_tok_encode.c - what cag_encode and cag_decode promise beyond ids:
  * control tokens, BOS, borders, limits, errors, memory.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "unit.h"
+
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
 #include <zstd.h>
 
 #include "tokenizer/tokenizer.h"

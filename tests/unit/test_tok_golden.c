@@ -6,14 +6,11 @@
  * tried through its blob, opened again, and where there is a GGUF of the
  * same vocabulary, from that too.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "unit.h"
+
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
 #include <zstd.h>
 
 #include "tokenizer/tokenizer.h"

@@ -2,13 +2,11 @@
  * test_weights.c - names to roles; a tensor that is missing, left over or of
  * another shape is named.
  */
-#include <setjmp.h>
-#include <stdarg.h>
+#include "unit.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "model/weights.h"
 #include "tests/unit/gguf_make.h"
