@@ -34,6 +34,13 @@ static void refused(struct gm *m, cag_status want, const char *msg)
     gm_free(m);
 }
 
+/* The same of the file that m's parts make. */
+static void bent(struct gm *m, cag_status want, const char *msg)
+{
+    gm_finish(m);
+    refused(m, want, msg);
+}
+
 static void refused_bytes(const void *p, size_t n, cag_status want,
                           const char *msg)
 {
@@ -234,45 +241,38 @@ static void refuses_counts(void **state)
     for (i = 0; i < 5; i++) {
         gm_init(&m);
         m.n_tensor = big[i];
-        gm_finish(&m);
-        refused(&m, CAG_E_FORMAT, i ? "n_tensors" : "do not fit");
+        bent(&m, CAG_E_FORMAT, i ? "n_tensors" : "do not fit");
         gm_init(&m);
         m.n_kv = big[i];
-        gm_finish(&m);
-        refused(&m, CAG_E_FORMAT, i ? "n_kv" : "do not fit");
+        bent(&m, CAG_E_FORMAT, i ? "n_kv" : "do not fit");
 
         gm_init(&m);                    /* key length */
         gm_u64(&m.kv, big[i]);
         buf_str(&m.kv, "a key that is short, and some filling bytes");
         m.n_kv = 1;
-        gm_finish(&m);
-        refused(&m, CAG_E_FORMAT, "key is");
+        bent(&m, CAG_E_FORMAT, "key is");
 
         gm_init(&m);                    /* string value */
         gm_key(&m, "k", GGUF_V_STR);
         gm_u64(&m.kv, big[i]);
         buf_str(&m.kv, "filling");
-        gm_finish(&m);
-        refused(&m, CAG_E_FORMAT, "string value");
+        bent(&m, CAG_E_FORMAT, "string value");
 
         gm_init(&m);                    /* array of bytes, of strings */
         gm_key(&m, "k", GGUF_V_ARRAY);
         gm_u32(&m.kv, GGUF_V_U8);
         gm_u64(&m.kv, big[i]);
-        gm_finish(&m);
-        refused(&m, CAG_E_FORMAT, "key k");
+        bent(&m, CAG_E_FORMAT, "key k");
         gm_init(&m);
         gm_key(&m, "k", GGUF_V_ARRAY);
         gm_u32(&m.kv, GGUF_V_STR);
         gm_u64(&m.kv, big[i]);
         gm_str(&m.kv, "one");
-        gm_finish(&m);
-        refused(&m, CAG_E_FORMAT, "string value");
+        bent(&m, CAG_E_FORMAT, "string value");
 
         gm_init(&m);                    /* tensor dimensions */
         gm_entry(&m, "w", GGUF_F32, 2, big[i], big[i], 0);
-        gm_finish(&m);
-        refused(&m, CAG_E_FORMAT, i < 2 ? "w" : "dimension");
+        bent(&m, CAG_E_FORMAT, i < 2 ? "w" : "dimension");
     }
     getrusage(RUSAGE_SELF, &after);
     assert_true(after.ru_maxrss - before.ru_maxrss < 50 * 1024);   /* KiB */
@@ -287,33 +287,27 @@ static void refuses_keys(void **state)
     gm_kv_u32(&m, "twice", 1);
     gm_kv_u32(&m, "once", 1);
     gm_kv_f32(&m, "twice", 1);
-    gm_finish(&m);
-    refused(&m, CAG_E_FORMAT, "key twice occurs twice");
+    bent(&m, CAG_E_FORMAT, "key twice occurs twice");
     gm_init(&m);
     gm_kv_u32(&m, "", 1);
-    gm_finish(&m);
-    refused(&m, CAG_E_FORMAT, "without a name");
+    bent(&m, CAG_E_FORMAT, "without a name");
     gm_init(&m);
     gm_key(&m, "k", 13);
     gm_u64(&m.kv, 0);
-    gm_finish(&m);
-    refused(&m, CAG_E_FORMAT, "value type");
+    bent(&m, CAG_E_FORMAT, "value type");
     gm_init(&m);
     gm_key(&m, "k", GGUF_V_BOOL);
     buf_char(&m.kv, 2);
-    gm_finish(&m);
-    refused(&m, CAG_E_FORMAT, "bool");
+    bent(&m, CAG_E_FORMAT, "bool");
     gm_init(&m);
     gm_key(&m, "k", GGUF_V_ARRAY);
     gm_u32(&m.kv, GGUF_V_ARRAY);
     gm_u64(&m.kv, 1);
     gm_u64(&m.kv, 0);
-    gm_finish(&m);
-    refused(&m, CAG_E_UNSUPPORTED, "array of arrays");
+    bent(&m, CAG_E_UNSUPPORTED, "array of arrays");
     gm_init(&m);                        /* a name is never shown raw */
     gm_key(&m, "\x1b[31m\n", 13);
-    gm_finish(&m);
-    refused(&m, CAG_E_FORMAT, "");
+    bent(&m, CAG_E_FORMAT, "");
 }
 
 /* B59 */
@@ -335,8 +329,7 @@ static void refuses_alignment(void **state)
     }
     gm_init(&m);
     gm_kv_str(&m, "general.alignment", "32");
-    gm_finish(&m);
-    refused(&m, CAG_E_FORMAT, "general.alignment is of type string");
+    bent(&m, CAG_E_FORMAT, "general.alignment is of type string");
     for (i = 8; i <= 4096; i *= 2) {
         struct gguf *g = NULL;
         cag_error err = CAG_ERROR_INIT;
@@ -371,13 +364,11 @@ static void refuses_tensors(void **state)
     gm_init(&m);                        /* end beyond the file */
     gm_tensor(&m, "v", GGUF_F32, 8, 0);
     gm_entry(&m, "blk.0.w", GGUF_F32, 1, 16, 0, 32);
-    gm_finish(&m);
-    refused(&m, CAG_E_FORMAT, "tensor blk.0.w");
+    bent(&m, CAG_E_FORMAT, "tensor blk.0.w");
     gm_init(&m);
     gm_tensor(&m, "v", GGUF_F32, 8, 0);
     gm_entry(&m, "blk.0.w", GGUF_F32, 1, 1, 0, (uint64_t)1 << 63);
-    gm_finish(&m);
-    refused(&m, CAG_E_FORMAT, "tensor blk.0.w");
+    bent(&m, CAG_E_FORMAT, "tensor blk.0.w");
     gm_init(&m);                        /* one byte short */
     gm_tensor(&m, "last.one", GGUF_F32, 8, 0);
     gm_finish(&m);
@@ -386,34 +377,27 @@ static void refuses_tensors(void **state)
     gm_init(&m);                        /* offset between the steps */
     gm_tensor(&m, "v", GGUF_F32, 64, 0);
     gm_entry(&m, "w", GGUF_F32, 1, 1, 0, 36);
-    gm_finish(&m);
-    refused(&m, CAG_E_FORMAT, "multiple of the alignment");
+    bent(&m, CAG_E_FORMAT, "multiple of the alignment");
     gm_init(&m);
     gm_tensor(&m, "v", GGUF_F32, 64, 0);
     gm_entry(&m, "w", GGUF_F32, 1, 1, 0, 32);
-    gm_finish(&m);
-    refused(&m, CAG_E_FORMAT, "overlaps");
+    bent(&m, CAG_E_FORMAT, "overlaps");
     gm_init(&m);
     gm_tensor(&m, "v", GGUF_F32, 8, 0);
     gm_tensor(&m, "v", GGUF_F32, 8, 0);
-    gm_finish(&m);
-    refused(&m, CAG_E_FORMAT, "tensor v occurs twice");
+    bent(&m, CAG_E_FORMAT, "tensor v occurs twice");
     gm_init(&m);
     gm_tensor(&m, "", GGUF_F32, 8, 0);
-    gm_finish(&m);
-    refused(&m, CAG_E_FORMAT, "empty");
+    bent(&m, CAG_E_FORMAT, "empty");
     gm_init(&m);                        /* half a block */
     gm_entry(&m, "w", GGUF_Q4_K, 1, 128, 0, 0);
-    gm_finish(&m);
-    refused(&m, CAG_E_FORMAT, "not a multiple of 256");
+    bent(&m, CAG_E_FORMAT, "not a multiple of 256");
     gm_init(&m);
     gm_entry(&m, "blk.3.w", 10, 1, 256, 0, 0);
-    gm_finish(&m);
-    refused(&m, CAG_E_UNSUPPORTED, "tensor blk.3.w has type 10 (Q2_K)");
+    bent(&m, CAG_E_UNSUPPORTED, "tensor blk.3.w has type 10 (Q2_K)");
     gm_init(&m);
     gm_entry(&m, "blk.3.w", 99, 1, 256, 0, 0);
-    gm_finish(&m);
-    refused(&m, CAG_E_UNSUPPORTED, "type 99");
+    bent(&m, CAG_E_UNSUPPORTED, "type 99");
 }
 
 /* Every allocation fails in turn: an error, no leak. */
