@@ -59,11 +59,24 @@ static const char *say_verified(char *text, size_t size, const cag_kb *kb)
     return text;
 }
 
+static void print_device_memory(const cag_kb *kb)
+{
+    const cag_device_memory m = cag_kb_device_memory(kb);
+    char all[UI_TEXT], weights[UI_TEXT], caches[UI_TEXT], sessions[UI_TEXT],
+        scratch[UI_TEXT];
+
+    fprintf(stderr,
+            "; %s of its memory in use (weights %s, cache %s, sessions %s, "
+            "scratch %s)",
+            ui_size(all, cag_kb_device_bytes(kb)),
+            ui_size(weights, m.weights), ui_size(caches, m.caches),
+            ui_size(sessions, m.sessions), ui_size(scratch, m.scratch));
+}
+
 void ask_print_usage(const cag_kb *kb, const cag_answer *a)
 {
     const cag_kvc_info *i = cag_kvc_get_info(cag_kb_get_kvc(kb));
     char mapped[UI_TEXT], private[UI_TEXT], verified[UI_TEXT + 64];
-    char device[UI_TEXT];
     int64_t more = a->n_generated - 1;
 
     fprintf(stderr,
@@ -81,8 +94,7 @@ void ask_print_usage(const cag_kb *kb, const cag_answer *a)
             say_verified(verified, sizeof verified, kb), cag_kb_device(kb),
             cag_kb_kernels(kb), ui_clean(cag_kb_note(kb)));
     if (cag_kb_device_bytes(kb))
-        fprintf(stderr, "; %s of its memory in use",
-                ui_size(device, cag_kb_device_bytes(kb)));
+        print_device_memory(kb);
     putc('\n', stderr);
 }
 

@@ -203,6 +203,7 @@ CAG_API const char *cag_kb_kernels(const cag_kb *kb);
 CAG_API const char *cag_kb_device(const cag_kb *kb);
 /* The device in words and why this one; and its memory in use. */
 CAG_API const char *cag_kb_note(const cag_kb *kb);
+CAG_API cag_device_memory cag_kb_device_memory(const cag_kb *kb);
 CAG_API uint64_t    cag_kb_device_bytes(const cag_kb *kb);
 CAG_API int64_t     cag_kb_n_ctx(const cag_kb *kb);
 CAG_API int         cag_kb_sources_unseen(const cag_kb *kb);

@@ -72,8 +72,14 @@ CAG_API const char *cag_engine_device(const cag_engine *e);   /* "cpu"      */
 /* The device in words and why it was chosen, one line; *warn (may be NULL):
  * a GPU is there and could not be used, which the user should hear. */
 CAG_API const char *cag_engine_note(const cag_engine *e, bool *warn);
-/* Device memory in use: weights, caches, sessions, scratch; 0 on the CPU. */
-CAG_API uint64_t    cag_engine_device_bytes(const cag_engine *e);
+/* Memory of the device's own that is in use; all 0 on the CPU. */
+typedef struct cag_device_memory {
+    uint64_t weights, caches;
+    uint64_t sessions;         /* also of past ones, kept for the next      */
+    uint64_t scratch;          /* also cuBLAS' workspace, tables            */
+} cag_device_memory;
+CAG_API cag_device_memory cag_engine_device_memory(const cag_engine *e);
+CAG_API uint64_t    cag_engine_device_bytes(const cag_engine *e);   /* sum  */
 /* Sessions of max_tok positions that could still be made before memory of
  * the device ends; large on the CPU. */
 CAG_API int         cag_engine_room(cag_engine *e, cag_prefix *p,

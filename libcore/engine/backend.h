@@ -85,8 +85,9 @@ struct backend_ops {
     /* Names of the arithmetic; valid as long as the backend. */
     const char *(*kernels)(const struct backend *b);
     const char *(*numerics)(const struct backend *b);
-    /* Memory of the device's own that is in use; 0 where it is the host's. */
-    uint64_t    (*device_bytes)(const struct backend *b);
+    /* Memory of the device's own that is in use; NULL where it is the
+     * host's. */
+    cag_device_memory (*memory)(const struct backend *b);
 
     /* The first n_tok tokens of a kvc; its shape fits the model, n_tok the
      * shape (checked above the seam). */

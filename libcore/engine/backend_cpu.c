@@ -181,12 +181,6 @@ static const char *cpu_numerics(const struct backend *b)
     return c->fast != NULL ? c->fast->numerics : c->k->numerics;
 }
 
-static uint64_t cpu_device_bytes(const struct backend *b)
-{
-    (void)b;
-    return 0;
-}
-
 static int cpu_kv_room(struct backend *b, struct backend_prefix *p,
                        int max_tok)
 {
@@ -283,7 +277,6 @@ static const struct backend_ops cpu_ops = {
     .free = cpu_free,
     .kernels = cpu_kernels,
     .numerics = cpu_numerics,
-    .device_bytes = cpu_device_bytes,
     .prefix_new = cpu_prefix_new,
     .prefix_free = prefix_free,
     .prefix_private_bytes = prefix_private_bytes,

@@ -210,6 +210,11 @@ static void table_range(void *ctx, int thread, int64_t begin, int64_t end)
                    j->cfg->rope_mscale);
 }
 
+static uint64_t position_bytes(const struct cuda *c)
+{
+    return (uint64_t)c->n_pos * (uint64_t)c->cfg->d_head * sizeof(float);
+}
+
 cag_status cuda_positions(struct cuda *c, int n_pos, cag_error *err)
 {
     size_t half = (size_t)c->cfg->d_head / 2, n;
@@ -241,7 +246,7 @@ cag_status cuda_positions(struct cuda *c, int n_pos, cag_error *err)
     if (st != CAG_OK)
         return st;
     cuda_drop_graphs(c);             /* they name the old one */
-    cuda_free(c, c->dev_cos, 2 * (size_t)c->n_pos * half * sizeof *j.cos);
+    cuda_free(c, c->dev_cos, position_bytes(c));
     c->dev_cos = dev;
     c->dev_sin = c->dev_cos + n;
     c->n_pos = n_pos;
@@ -433,9 +438,7 @@ static void close_device(struct backend *b)
         drop_spare(c);
         cuda_free(c, c->dev_weights, c->weight_bytes);
         cuda_free(c, c->dev_scratch, c->scratch_bytes);
-        cuda_free(c, c->dev_cos,
-                  (uint64_t)c->n_pos * (uint64_t)c->cfg->d_head *
-                      sizeof(float));
+        cuda_free(c, c->dev_cos, position_bytes(c));
         cuk_host_free(c->dev, c->pinned);
         cuk_event_free(c->layer_end[0]);
         cuk_event_free(c->layer_end[1]);
@@ -458,9 +461,17 @@ static const char *get_numerics(const struct backend *b)
     return cuda_of(b)->numerics;
 }
 
-static uint64_t device_bytes(const struct backend *b)
+static cag_device_memory get_memory(const struct backend *b)
 {
-    return cuda_of(b)->used_bytes;
+    const struct cuda *c = cuda_of(b);
+    cag_device_memory m = {
+        .weights = c->weight_bytes, .caches = c->cache_bytes,
+        .scratch = c->scratch_bytes + CUK_GEMM_WORKSPACE + position_bytes(c)
+    };
+
+    m.sessions = c->used_bytes - m.weights - m.caches - m.scratch +
+                 c->spare_bytes;
+    return m;
 }
 
 static const struct backend_ops cuda_ops = {
@@ -468,7 +479,7 @@ static const struct backend_ops cuda_ops = {
     .free = close_device,
     .kernels = get_kernels,
     .numerics = get_numerics,
-    .device_bytes = device_bytes,
+    .memory = get_memory,
     .prefix_new = cuda_prefix_new,
     .prefix_free = cuda_prefix_free,
     .prefix_private_bytes = cuda_prefix_bytes,

@@ -94,6 +94,7 @@ struct cuda {
 
     uint64_t             max_bytes;          /* 0: what is free */
     uint64_t             used_bytes;         /* by cuda_alloc and cuda_take */
+    uint64_t             cache_bytes;        /* of them: prefixes */
     struct cuda_spare    spare[CUDA_MAX_SPARE];      /* newest last */
     int                  n_spare;
     uint64_t             spare_bytes;

@@ -73,11 +73,11 @@ static const char *split_numerics(const struct backend *b)
     return split_of(b)->numerics;
 }
 
-static uint64_t split_device_bytes(const struct backend *b)
+static cag_device_memory split_memory(const struct backend *b)
 {
     const struct backend *last = split_of(b)->part[LAST];
 
-    return last->ops->device_bytes(last);
+    return last->ops->memory(last);
 }
 
 static void split_timeline(struct backend *b, backend_moment_fn *fn,
@@ -260,7 +260,7 @@ static const struct backend_ops split_ops = {
     .free = split_free,
     .kernels = split_kernels,
     .numerics = split_numerics,
-    .device_bytes = split_device_bytes,
+    .memory = split_memory,
     .prefix_new = split_prefix_new,
     .prefix_free = split_prefix_free,
     .prefix_private_bytes = split_prefix_bytes,

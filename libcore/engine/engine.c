@@ -117,9 +117,19 @@ const char *cag_engine_note(const cag_engine *e, bool *warn)
     return e->backend->note;
 }
 
+cag_device_memory cag_engine_device_memory(const cag_engine *e)
+{
+    static const cag_device_memory none;
+
+    return e->backend->ops->memory != NULL
+               ? e->backend->ops->memory(e->backend) : none;
+}
+
 uint64_t cag_engine_device_bytes(const cag_engine *e)
 {
-    return e->backend->ops->device_bytes(e->backend);
+    cag_device_memory m = cag_engine_device_memory(e);
+
+    return m.weights + m.caches + m.sessions + m.scratch;
 }
 
 int cag_engine_room(cag_engine *e, cag_prefix *p, int max_tok)

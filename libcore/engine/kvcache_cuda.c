@@ -168,6 +168,7 @@ static cag_status prefix_alloc(struct cuda *c, struct cuda_prefix *p,
         return st;
     p->dev = dev;
     p->bytes = n;
+    c->cache_bytes += n;
     p->dev_tail = p->dev + (n - tail);
     return CAG_OK;
 }
@@ -221,6 +222,7 @@ void cuda_prefix_free(struct backend_prefix *base)
     if (p == NULL)
         return;
     feed_free(p->feed);
+    cuda_of(base->backend)->cache_bytes -= p->bytes;
     cuda_free(cuda_of(base->backend), p->dev, p->bytes);
     mem_free(p->group_end);
     mem_free(p);

@@ -294,6 +294,27 @@ static cag_status open_loaded(struct bench_job *j, const struct bench_case *c,
     return st ? st : cag_prefix_load((*kb)->prefix, err);
 }
 
+/* What the device holds for as long as the cache is open. */
+static cag_status add_device_memory(struct bench_job *j,
+                                    const struct bench_case *c,
+                                    const cag_kb *kb, cag_error *err)
+{
+    const cag_device_memory m = cag_kb_device_memory(kb);
+    const struct { const char *name; uint64_t bytes; } part[] = {
+        { "device_weight_bytes", m.weights },
+        { "device_cache_bytes", m.caches },
+        { "device_scratch_bytes", m.scratch }
+    };
+    cag_status st = CAG_OK;
+
+    for (int i = 0; !st && cag_kb_device_bytes(kb) && i < 3; i++) {
+        cag_bench_figure f = bench_figure(part[i].name, "bytes", c->n_tok,
+                                          CAG_BENCH_LOWER);
+        st = bench_add_one(j->r, &f, (double)part[i].bytes, err);
+    }
+    return st;
+}
+
 cag_status bench_decode(struct bench_job *j, const struct bench_case *c,
                         cag_error *err)
 {
@@ -308,6 +329,8 @@ cag_status bench_decode(struct bench_job *j, const struct bench_case *c,
         st = rates(j, c, kb, false, 0, err);
     if (!st)
         st = rates(j, c, kb, true, 0, err);
+    if (!st)
+        st = add_device_memory(j, c, kb, err);
     cag_kb_close(kb);
     return st;
 }

@@ -214,6 +214,13 @@ const char *cag_kb_note(const cag_kb *kb)
     return kb->engine ? cag_engine_note(kb->engine, NULL) : "";
 }
 
+cag_device_memory cag_kb_device_memory(const cag_kb *kb)
+{
+    static const cag_device_memory none;
+
+    return kb->engine ? cag_engine_device_memory(kb->engine) : none;
+}
+
 uint64_t cag_kb_device_bytes(const cag_kb *kb)
 {
     return kb->engine ? cag_engine_device_bytes(kb->engine) : 0;

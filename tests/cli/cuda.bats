@@ -146,9 +146,15 @@ counted() {
 @test "-u names the device, why, and its memory" {
     counted cag-ask -n 3 -u llama.kvc "Who leads?"
     says "cuda, sm_89; cuda:0 host shim 0, compute capability 8.9" \
-        "driver 13.0" "MiB of its memory in use"
+        "driver 13.0" "MiB of its memory in use (weights " " KiB, cache " \
+        " KiB, sessions " " KiB, scratch 43"
     expect 0 cag-ask -n 3 -u --device auto llama.kvc "Who leads?"
     says "cuda, sm_89; cuda:0 host shim 0"
+    expect 0 cag-bench decode -r 1 --warmup 0 -n 2 -o json --gpu-layers 1 llama.kvc
+    for word in weight cache scratch; do
+        grep -q "\"device_${word}_bytes\"" "$out"
+    done
+    grep -q '"device": *"cpu+cuda"' "$out"
 }
 
 @test "auto falls back to the CPU with one line that says why" {

@@ -313,6 +313,7 @@ static void check_held(const cag_kvc *k, const cag_prefix *p)
         want += kvc_chunk_bytes(s, i);
     want += rows * KV_TILE * (uint64_t)s->d_head * 2;
     assert_int_equal(cag_prefix_private_bytes(p), n_layer * want);
+    assert_int_equal(cag_engine_device_memory(t.gpu).caches, n_layer * want);
 }
 
 /* Codes travel and are attended to as they are, on the device as on the CPU;
@@ -753,7 +754,16 @@ static void split_described(void **state)
     assert_non_null(strstr(cag_engine_numerics(t.gpu), "+cuda-bf16.1@2"));
     cag_session *s = mt_session(t.gpu, NULL, 64);
     uint64_t one = cag_engine_device_bytes(t.gpu) - bytes;
+    cag_device_memory m = cag_engine_device_memory(t.gpu);
+    assert_int_equal(m.caches, 0);
+    assert_int_equal(m.sessions, (uint64_t)2 * KV_TILE * 2 *
+                                     (uint64_t)t.m->config.n_kv_head *
+                                     (uint64_t)t.m->config.d_head);
+    assert_true(m.weights > 0 && m.scratch > CUK_GEMM_WORKSPACE);
+    assert_int_equal(m.weights + m.sessions + m.scratch, bytes + one);
     cag_session_free(s);
+    assert_int_equal(cag_engine_device_memory(t.gpu).sessions, m.sessions);
+    assert_int_equal(cag_engine_device_memory(t.cpu).weights, 0);
     /* the plain engine has three layers' weights, K and V on the device */
     gpu_layers = 0;
     cag_engine *whole = cuda_engine(t.m, 64, CAG_PRECISION_DEFAULT);
