@@ -92,7 +92,7 @@ static const opt_spec specs[] = {
     OPT_STR(0, "gpu-layers", &o.gpu_layers, "all|auto|N", NULL,
             "layers on the GPU; the CPU has the others"),
     OPT_SIZE(0, "max-memory", &o.max_memory, 1, INT64_MAX, "B", NULL,
-             "of the GPU's memory, at most"),
+             "refuse to take more memory"),
     OPT_COMMON,
     OPT_END
 };
@@ -124,6 +124,7 @@ static void fill(struct ask_opts *a)
     a->kb.engine.gpu_layers = operand_gpu_layers(o.gpu_layers);
     a->kb.engine.plugin = places_plugin();
     a->kb.engine.max_memory = (uint64_t)o.max_memory;
+    a->kb.engine.max_host = (uint64_t)o.max_memory;
     a->kb.engine.n_thread = o.n_thread;
     a->kb.engine.precision = (cag_precision)o.precision;
     a->kb.places = *places_get();

@@ -48,6 +48,9 @@ typedef struct cag_engine_opts {
     const char   *plugin;      /* libcag-cuda.so; NULL = beside the program,
                                   ../lib/cag, the library directory         */
     uint64_t      max_memory;  /* of a GPU, at most; 0 = what is free       */
+    uint64_t      max_host;    /* of the host, for what the CPU computes:
+                                  weights, caches, sessions, scratch; 0 = no
+                                  limit                                     */
     int           gpu_layers;  /* the last so many layers are a GPU's, the
                                   rest the CPU's; 0 = all are, or an error;
                                   CAG_GPU_LAYERS_AUTO = as many as leave room
@@ -81,7 +84,7 @@ typedef struct cag_device_memory {
 CAG_API cag_device_memory cag_engine_device_memory(const cag_engine *e);
 CAG_API uint64_t    cag_engine_device_bytes(const cag_engine *e);   /* sum  */
 /* Sessions of max_tok positions that could still be made before memory of
- * the device ends; large on the CPU. */
+ * the device or a limit ends; large on the CPU without one. */
 CAG_API int         cag_engine_room(cag_engine *e, cag_prefix *p,
                                     int max_tok);
 /* Called between layers with tokens done; false cancels (CAG_E_CANCELLED). */

@@ -135,6 +135,7 @@ struct backend_opts {
     bool          kv_f32;
     struct pool  *pool;          /* borrowed, outlives the backend */
     uint64_t      max_memory;    /* of a GPU; 0: what is free */
+    uint64_t      max_host;      /* of the host, for the CPU; 0: no limit */
     const char   *plugin;        /* path of libcag-cuda.so; NULL: looked for */
     int           gpu_layers;    /* as in cag_engine_opts */
     int           room_tok;

@@ -4,6 +4,9 @@
  * All scratch of a pass is one block, carved once when the engine is made
  * for passes of max_row rows.  It is not touched before it is used, so a
  * short question costs the memory of a short question.
+ *
+ * A limit of memory counts what a pass reads: weights and caches, mapped as
+ * they may be, sessions and scratch.  It is asked before anything is allocated.
  */
 #include "engine/backend_cpu.h"
 
@@ -150,6 +153,80 @@ cag_status cpu_reserve_step(struct cpu *c, int n_row, int n_span,
     return CAG_OK;
 }
 
+/* -------------------------------------------------------------- the limit */
+
+static uint64_t left_bytes(const struct cpu *c)
+{
+    return c->max_bytes == 0              ? UINT64_MAX
+           : c->max_bytes > c->used_bytes ? c->max_bytes - c->used_bytes
+                                          : 0;
+}
+
+/* Count bytes as used; CAG_E_NOMEM with both numbers if they are too many. */
+static cag_status charge(struct cpu *c, uint64_t bytes, const char *what,
+                         cag_error *err)
+{
+    const uint64_t mib = (uint64_t)1 << 20;
+
+    if (bytes > left_bytes(c))
+        return cag_fail(err, CAG_E_NOMEM, NULL, -1,
+                        "%s needs %llu MiB of memory, --max-memory leaves "
+                        "%llu MiB of %llu MiB",
+                        what, (unsigned long long)((bytes + mib - 1) / mib),
+                        (unsigned long long)(left_bytes(c) / mib),
+                        (unsigned long long)(c->max_bytes / mib));
+    c->used_bytes += bytes;
+    return CAG_OK;
+}
+
+static uint64_t matrix_bytes(const struct wmat *m)
+{
+    return (uint64_t)m->row_bytes * (uint64_t)m->n_out;
+}
+
+/* Of the layers that are the CPU's, and of the output if that is. */
+static uint64_t weight_bytes(const struct cpu *c)
+{
+    const struct model_weights *w = c->w;
+    uint64_t n = matrix_bytes(&w->embed);
+
+    for (int l = 0; l < c->base.layer1; l++) {
+        const struct model_layer *m = &w->layer[l];
+
+        n += matrix_bytes(&m->wq) + matrix_bytes(&m->wk) +
+             matrix_bytes(&m->wv) + matrix_bytes(&m->wo) +
+             matrix_bytes(&m->w_gate) + matrix_bytes(&m->w_up) +
+             matrix_bytes(&m->w_down);
+    }
+    if (c->base.layer1 == c->cfg->n_layer && w->head.data != w->embed.data)
+        n += matrix_bytes(&w->head);
+    return n;
+}
+
+/* Chunks of a cache as attention reads them, wherever they are. */
+static uint64_t prefix_bytes(const struct cpu *c, const struct kvc_shape *s)
+{
+    uint64_t n = 0;
+
+    for (int i = 0; i < kvc_n_chunk(s); i++)
+        n += kvc_chunk_bytes(s, i);
+    return n * (uint64_t)c->base.layer1;
+}
+
+static int shared_tiles(const struct backend_prefix *p)
+{
+    return p != NULL ? ((const struct prefix *)p)->n_tok / KV_TILE : 0;
+}
+
+/* Private tiles behind n_shared whole ones of a prefix. */
+static uint64_t session_bytes(const struct cpu *c, int n_shared, int max_tok)
+{
+    uint64_t n_tile = (uint64_t)((max_tok - 1) / KV_TILE + 1 - n_shared);
+    uint64_t row = (uint64_t)c->d_kv * (c->kv_type == KV_F32 ? 4 : 2);
+
+    return 2 * n_tile * KV_TILE * row * (uint64_t)c->base.layer1;
+}
+
 /* ------------------------------------------------------------- the table */
 
 static struct cpu *cpu_of(struct backend *b)
@@ -184,18 +261,39 @@ static const char *cpu_numerics(const struct backend *b)
 static int cpu_kv_room(struct backend *b, struct backend_prefix *p,
                        int max_tok)
 {
-    (void)b;
-    (void)p;
-    (void)max_tok;
-    return INT_MAX;
+    const struct cpu *c = cpu_of(b);
+    uint64_t bytes = session_bytes(c, shared_tiles(p), max_tok);
+    uint64_t left = left_bytes(c);
+
+    return bytes == 0 || left / bytes > INT_MAX ? INT_MAX
+                                                : (int)(left / bytes);
 }
 
 static cag_status cpu_prefix_new(struct backend *b, const cag_kvc *k,
                                  int n_tok, struct backend_prefix **out,
                                  cag_error *err)
 {
-    return prefix_new(b, k, n_tok, cpu_of(b)->kv_type == KV_F32,
-                      cpu_of(b)->pool, out, err);
+    struct cpu *c = cpu_of(b);
+    uint64_t bytes = prefix_bytes(c, kvc_get_shape(k));
+    cag_status st = charge(c, bytes, "the cache", err);
+
+    if (st != CAG_OK)
+        return st;
+    st = prefix_new(b, k, n_tok, c->kv_type == KV_F32, c->pool, out, err);
+    if (st != CAG_OK)
+        c->used_bytes -= bytes;
+    return st;
+}
+
+static void cpu_prefix_free(struct backend_prefix *p)
+{
+    struct cpu *c;
+
+    if (p == NULL)
+        return;
+    c = cpu_of(p->backend);
+    c->used_bytes -= prefix_bytes(c, ((struct prefix *)p)->shape);
+    prefix_free(p);
 }
 
 static cag_status cpu_prefix_load(struct backend_prefix *p, cag_error *err)
@@ -210,27 +308,37 @@ static cag_status cpu_kv_new(struct backend *b, struct backend_prefix *p,
     struct cpu *c = cpu_of(b);
     struct kvcache *kv;
     int n_row = CAG_STEP_MAX * (c->n_kvcache + 1);
-    cag_status st;
+    uint64_t bytes = session_bytes(c, shared_tiles(p), max_tok);
+    cag_status st = charge(c, bytes, "a session", err);
 
+    if (st != CAG_OK)
+        return st;
     if (n_row > b->max_row)
         n_row = b->max_row;
     st = cpu_reserve_step(c, n_row, (max_tok + KV_SPAN - 1) / KV_SPAN, err);
-    if (st != CAG_OK)
+    if (st == CAG_OK)
+        st = kvcache_new(b, (struct prefix *)p, b->layer1, c->cfg->n_kv_head,
+                         c->cfg->d_head, c->kv_type, max_tok, &kv, err);
+    if (st != CAG_OK) {
+        c->used_bytes -= bytes;
         return st;
-    st = kvcache_new(b, (struct prefix *)p, b->layer1, c->cfg->n_kv_head, c->cfg->d_head, c->kv_type, max_tok, &kv, err);
-    if (st != CAG_OK)
-        return st;
+    }
     c->n_kvcache++;
     *out = &kv->base;
     return CAG_OK;
 }
 
-static void cpu_kv_free(struct backend_kv *kv)
+static void cpu_kv_free(struct backend_kv *base)
 {
+    struct kvcache *kv = (struct kvcache *)base;
+    struct cpu *c;
+
     if (kv == NULL)
         return;
-    cpu_of(kv->backend)->n_kvcache--;
-    kvcache_free((struct kvcache *)kv);
+    c = cpu_of(base->backend);
+    c->n_kvcache--;
+    c->used_bytes -= session_bytes(c, kv->n_shared, kv->max_tok);
+    kvcache_free(kv);
 }
 
 static void cpu_kv_truncate(struct backend_kv *kv, int n_tok)
@@ -278,7 +386,7 @@ static const struct backend_ops cpu_ops = {
     .kernels = cpu_kernels,
     .numerics = cpu_numerics,
     .prefix_new = cpu_prefix_new,
-    .prefix_free = prefix_free,
+    .prefix_free = cpu_prefix_free,
     .prefix_private_bytes = prefix_private_bytes,
     .prefix_load = cpu_prefix_load,
     .kv_new = cpu_kv_new,
@@ -370,6 +478,11 @@ cag_status cpu_new(const cag_model *m, const struct backend_opts *opts,
     c->q_scale = (float)(1.4426950408889634 / sqrt((double)cfg->d_head));
 
     carve_all(c, &cv);
+    c->max_bytes = opts->max_host;
+    st = charge(c, weight_bytes(c) + cv.off, "the model with its scratch",
+                err);
+    if (st != CAG_OK)
+        goto out;
     if (!cv.overflow)
         c->scratch = mem_alloc_aligned(64, cv.off);
     if (c->scratch == NULL) {

@@ -38,6 +38,8 @@ struct cpu {
     int                        d_q, d_kv, d_qkv;    /* row widths */
     float                      q_scale;  /* log2(e) / sqrt(d_head) */
     int                        n_kvcache;           /* alive */
+    uint64_t                   max_bytes;           /* 0: no limit */
+    uint64_t                   used_bytes;          /* see charge */
 
     void  *scratch;        /* one block, carved into what follows */
     float *x;              /* [max_row, d_model] the residual stream */

@@ -19,7 +19,8 @@ cag_status cag_engine_new(const cag_model *m, const cag_engine_opts *opts,
     const cag_engine_opts *o = opts != NULL ? opts : &defaults;
     struct backend_opts bo = {
         .chunk = o->chunk, .precision = o->precision, .kv_f32 = o->kv_f32,
-        .max_memory = o->max_memory, .plugin = o->plugin,
+        .max_memory = o->max_memory, .max_host = o->max_host,
+        .plugin = o->plugin,
         .gpu_layers = o->gpu_layers, .room_tok = o->room_tok
     };
     cag_engine *e;

@@ -433,6 +433,24 @@ EOF
     says "the context of $((n + q + 5)) is full"
 }
 
+@test "--max-memory: more is refused with both numbers, a batch runs fewer rows" {
+    local n
+    expect 71 cag-ask -t 1 --device cpu --max-memory 1M qwen.kvc "Who leads?"
+    refused "the model with its scratch needs" \
+        "--max-memory leaves 1 MiB of 1 MiB"
+    seq -f 'Who is number %g?' 9 >nine.txt
+    expect 0 cag-ask -t 1 --device cpu -n 2 -j 9 --batch nine.txt qwen.kvc
+    cp "$out" free.jsonl
+    # the least that takes one row
+    for n in $(seq 2 60) none; do
+        cag-ask -q -t 1 --device cpu -n 2 --max-memory ${n}M --batch nine.txt \
+            -j 9 qwen.kvc >tight.jsonl 2>/dev/null && break
+    done
+    [ $n != none ]
+    cmp <(steady free.jsonl) <(steady tight.jsonl)
+    expect 0 cag-ask -t 1 --device cpu -n 2 --max-memory 64M qwen.kvc "Who leads?"
+}
+
 @test "--stop ends before the text; the first of several wins" {
     full=$(cag-ask -q -n 12 llama.kvc "Who leads?")
     for i in 2 4 6; do

@@ -216,7 +216,7 @@ END
     expect 71 cag-ask --max-memory 4M llama.kvc "Who leads?"
     refused "--device cuda: the model with its scratch needs" \
         "--max-memory leaves 4 MiB of 4 MiB"
-    expect 0 cag-ask -n 2 -u --max-memory 4M --device auto llama.kvc "Who leads?"
+    expect 0 cag-ask -t 1 -n 2 -u --max-memory 20M --device auto llama.kvc "Who leads?"
     says "warning: using the CPU, not the GPU: " "--max-memory leaves"
     counted cag-ask -n 2 --max-memory 200M llama.kvc "Who leads?"
     expect 71 cag-build --max-memory 4M -m "$MODELS/llama" -o x.kvc kb.md

@@ -15,6 +15,7 @@
 #define MODEL "models/llama3.F16.gguf"     /* 2 layers, ids up to 318 */
 
 static cag_model *m;
+static int64_t live_at_start;      /* blocks, with the model open */
 static int32_t ids[400];
 
 static int setup(void **state)
@@ -22,6 +23,7 @@ static int setup(void **state)
     (void)state;
     m = mt_model(MODEL);
     mt_ids(ids, 400, 3, mt_vocab(m));
+    live_at_start = mem_live();
     return 0;
 }
 
@@ -505,6 +507,47 @@ static void no_heap(void **state)
     cag_engine_free(e);
 }
 
+/* A limit of the host's memory: what does not fit is refused before it is
+ * allocated, what was freed fits again, and room tells how much does. */
+static void host_limit(void **state)
+{
+    enum { MAX = 128 };
+    cag_engine_opts o = { .device = "cpu", .n_thread = 1, .chunk = 8,
+                          .max_host = 1 << 16 };
+    cag_session *s[MAX];
+    cag_engine *e = NULL;
+    int n;
+
+    (void)state;
+    assert_int_equal(mem_live(), live_at_start);
+    REFUSED(cag_engine_new(m, &o, &e, err), CAG_E_NOMEM,
+            "the model with its scratch needs");
+    assert_int_equal(mem_live(), live_at_start);
+    while (cag_engine_new(m, &o, &e, NULL) != CAG_OK)
+        o.max_host += 1 << 20;
+    cag_engine_free(e);
+    o.max_host += 1 << 20;
+    OK(cag_engine_new(m, &o, &e, err));
+    n = cag_engine_room(e, NULL, 128);
+    assert_in_range(n, 8, MAX - 1);
+    assert_in_range(cag_engine_room(e, NULL, 256), n / 2 - 1, n / 2);
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < n; i++)
+            s[i] = mt_session(e, NULL, 128);
+        assert_int_equal(cag_engine_room(e, NULL, 128), 0);
+        REFUSED(cag_session_new(e, NULL, 128, &s[n], err), CAG_E_NOMEM,
+                "a session needs 1 MiB of memory, --max-memory leaves 0 MiB");
+        for (int i = 0; i < n; i++)
+            cag_session_free(s[i]);
+        assert_int_equal(cag_engine_room(e, NULL, 128), n);
+    }
+    cag_engine_free(e);
+    o.max_host = 0;
+    OK(cag_engine_new(m, &o, &e, err));
+    assert_int_equal(cag_engine_room(e, NULL, 128), INT32_MAX);
+    cag_engine_free(e);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -513,7 +556,7 @@ int main(void)
         cmocka_unit_test(bad_steps),  cmocka_unit_test(cancel),
         cmocka_unit_test(overflow),   cmocka_unit_test(many),
         cmocka_unit_test(guesses),    cmocka_unit_test(bad_guesses),
-        cmocka_unit_test(together),
+        cmocka_unit_test(together),   cmocka_unit_test(host_limit),
         cmocka_unit_test(no_memory),  cmocka_unit_test(no_heap),
     };
 
