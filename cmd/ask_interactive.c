@@ -3,7 +3,8 @@
  *
  * On a terminal lines are edited by libedit; from a pipe they are read as
  * they are and nothing but answers is printed.  A block between three double
- * quotes, on as many lines as there are, is one question.  The first Ctrl-C stops an answer.
+ * quotes, on as many lines as there are, is one question.  The first Ctrl-C
+ * stops an answer.
  */
 #include <stdlib.h>
 #include <string.h>

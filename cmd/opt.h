@@ -117,9 +117,10 @@ extern const char *const opt_shells[];   /* of --completion */
 /*
  * Start the user interface (ui_start) and parse.  Returns the operands,
  * NULL-terminated, inside argv; fewer than min_operand of them is wrong
- * usage.  Does not return for -h, -V, --completion and wrong usage.  With --print-config
- * opt_wants_config() is true and min_operand is not asked for: the program
- * adds what its manifest sets, then calls opt_print_config and ends.
+ * usage.  Does not return for -h, -V, --completion and wrong usage.  With
+ * --print-config opt_wants_config() is true and min_operand is not asked for:
+ * the program adds what its manifest sets, then calls opt_print_config and
+ * ends.
  */
 char **opt_parse(const opt_usage *u, int argc, char **argv, int min_operand);
 bool   opt_wants_config(void);

@@ -165,9 +165,9 @@ typedef struct cag_step {
 CAG_API cag_status cag_session_verify(cag_step *step, int n, cag_error *err);
 /*
  * cag_session_prefill for several sessions at once: ids are prompt tokens,
- * any number of them, logits the row after the last, best its choice.  Short prompts share
- * passes, and so the reading of the weights and of a common prefix.  After
- * an error every session has the length it had.
+ * any number of them, logits the row after the last, best its choice.  Short
+ * prompts share passes, and so the reading of the weights and of a common
+ * prefix.  After an error every session has the length it had.
  */
 CAG_API cag_status cag_session_prefill_many(cag_step *step, int n,
                                             cag_error *err);

@@ -3,9 +3,9 @@
  *
  * Large files, and those of models, are hashed once and remembered in the
  * user's cache directory by (device, inode, size, mtime_ns, ctime_ns); a file
- * younger than two seconds is never remembered.  The memory is one file of fixed-size
- * records, replaced atomically under a lock: concurrent writers lose
- * nothing but time.
+ * younger than two seconds is never remembered.  The memory is one file of
+ * fixed-size records, replaced atomically under a lock: concurrent writers
+ * lose nothing but time.
  */
 #ifndef MODEL_FINGERPRINT_H
 #define MODEL_FINGERPRINT_H

@@ -5,8 +5,9 @@
  * a valid .kvc of the prefix's first tokens, marked by META.checkpoint, mode
  * 0600.  The next build imports what still matches (same tokens, model and
  * numerics), so its result is the same byte for byte (of codec q8h f16 is
- * saved, and all but the last tokens are taken: their queries are needed).  It is removed when a
- * build of FILE.kvc succeeds.  The build's lock covers it.
+ * saved, and all but the last tokens are taken: their queries are needed).
+ * It is removed when a build of FILE.kvc succeeds.  The build's lock covers
+ * it.
  */
 #ifndef PIPELINE_CHECKPOINT_H
 #define PIPELINE_CHECKPOINT_H

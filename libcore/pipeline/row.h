@@ -3,8 +3,9 @@
  *
  * An output row carries the input row's own fields along; ours are schema,
  * line, id, question, answer, refused, finish_reason, usage, content_id,
- * options, seconds, or error (an input field of such a name is not copied).  "options" is a short digest of everything
- * besides the question that decides an answer, for --resume.
+ * options, seconds, or error (an input field of such a name is not copied).
+ * "options" is a short digest of everything besides the question that decides
+ * an answer, for --resume.
  */
 #ifndef PIPELINE_ROW_H
 #define PIPELINE_ROW_H

@@ -113,7 +113,7 @@ static size_t first_symbols(struct bpe *b, const char *s, size_t size,
     return n;
 }
 
-/* ---- merging ---------------------------------------------------------------- */
+/* ---- merging ------------------------------------------------------------ */
 
 /* Rank of merging symbol i with j, into symbol i. */
 static void rate(struct bpe *b, uint32_t i, uint32_t j)

@@ -50,8 +50,8 @@ struct chat_cut {
 /*
  * Cut a template.  t gives bos/eos text and tells special tokens.  ack: what
  * the assistant says to a first turn that holds the knowledge; NULL =
- * CHAT_ACK.  now_s: the frozen date.  Errors: CAG_E_UNSUPPORTED naming the construct
- * and the ways out (--chat-template, --chat-template-file).
+ * CHAT_ACK.  now_s: the frozen date.  Errors: CAG_E_UNSUPPORTED naming the
+ * construct and the ways out (--chat-template, --chat-template-file).
  *
  * A thinking switch that changes the text before the question (SmolLM3)
  * cannot be decided when asking: it is then off, and knows_thinking false.

@@ -401,7 +401,7 @@ out:
     return st;
 }
 
-/* ---- small parts ---------------------------------------------------------- */
+/* ---- small parts -------------------------------------------------------- */
 
 cag_status tok_build_step(struct tok_build *b, int kind, const char *pattern,
                           size_t n, cag_error *err)

@@ -2,8 +2,8 @@
  * tok_build.h - collect a vocabulary, write it as a blob.
  *
  * The readers (tok_json.c, tok_gguf.c) fill one of these (tok_build.c);
- * tok_build_finish writes the blob (tok_compile.c, tok_blob.h).  The bytes depend on nothing but what was
- * put in, in which order.
+ * tok_build_finish writes the blob (tok_compile.c, tok_blob.h).  The bytes
+ * depend on nothing but what was put in, in which order.
  */
 #ifndef TOKENIZER_TOK_BUILD_H
 #define TOKENIZER_TOK_BUILD_H

@@ -80,7 +80,7 @@ static cag_status put_id(struct encode *e, int32_t id, size_t off,
     return CAG_OK;
 }
 
-/* ---- words ---------------------------------------------------------------- */
+/* ---- words -------------------------------------------------------------- */
 
 /* Offsets of the ids from first on, which came from norm at base. */
 static cag_status put_offsets(struct encode *e, size_t first, size_t base,
@@ -187,7 +187,7 @@ static cag_status segment(struct encode *e, size_t begin, size_t end,
     return st;
 }
 
-/* ---- added tokens ----------------------------------------------------------- */
+/* ---- added tokens ------------------------------------------------------- */
 
 /* Length of the white space character at s, 0 if it is none. */
 static size_t space_at(const char *s, size_t n)
@@ -344,7 +344,7 @@ static cag_status scan(struct encode *e, size_t begin, size_t end,
     return st ? st : between(e, done, end, normalized, err);
 }
 
-/* ---- one call ---------------------------------------------------------------- */
+/* ---- one call ----------------------------------------------------------- */
 
 static cag_status join(struct encode *e, const cag_text *piece_, size_t n,
                        cag_error *err)

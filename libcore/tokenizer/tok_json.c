@@ -84,7 +84,7 @@ static cag_status each(struct load *l, const jv *v, const char *list,
     return st;
 }
 
-/* ---- normalizer ------------------------------------------------------------ */
+/* ---- normalizer --------------------------------------------------------- */
 
 static cag_status one_normalizer(struct load *l, const jv *v)
 {
@@ -105,7 +105,7 @@ static cag_status one_normalizer(struct load *l, const jv *v)
     return CAG_OK;
 }
 
-/* ---- pre-tokenizer ----------------------------------------------------------- */
+/* ---- pre-tokenizer ------------------------------------------------------ */
 
 static cag_status split_pattern(struct load *l, const jv *v, int kind)
 {
@@ -214,7 +214,7 @@ static cag_status one_pre_tokenizer(struct load *l, const jv *v)
     return st;
 }
 
-/* ---- decoder ------------------------------------------------------------------ */
+/* ---- decoder ------------------------------------------------------------ */
 
 static cag_status one_decoder(struct load *l, const jv *v)
 {
@@ -244,7 +244,7 @@ static cag_status one_decoder(struct load *l, const jv *v)
     return unsupported(l, "decoder", type);
 }
 
-/* ---- what kind of tokenizer --------------------------------------------------- */
+/* ---- what kind of tokenizer --------------------------------------------- */
 
 static cag_status read_pipeline(struct load *l)
 {
@@ -278,7 +278,7 @@ static cag_status read_pipeline(struct load *l)
     return CAG_OK;
 }
 
-/* ---- model --------------------------------------------------------------------- */
+/* ---- model -------------------------------------------------------------- */
 
 static cag_status model_flags(struct load *l, const jv *m)
 {
@@ -411,7 +411,7 @@ static cag_status read_merges(struct load *l, const jv *m)
     return st;
 }
 
-/* ---- first and last tokens -------------------------------------------------------- */
+/* ---- first and last tokens ---------------------------------------------- */
 
 /* Id of a token by the text its files write; -1 if none. */
 static int32_t find_text(const struct load *l, const char *s)
@@ -521,7 +521,7 @@ static cag_status read_bos(struct load *l, const jv *config)
     return st;
 }
 
-/* ---- files ----------------------------------------------------------------------- */
+/* ---- files -------------------------------------------------------------- */
 
 /* A file that may be absent: *out stays NULL then. */
 static cag_status parse_optional(const char *path, jv **out, cag_error *err)

@@ -52,7 +52,7 @@ size_t norm_map_find(struct norm_map *m, size_t norm, const char *text)
     return off;
 }
 
-/* ---- NFC --------------------------------------------------------------------- */
+/* ---- NFC ---------------------------------------------------------------- */
 
 /* The spans of one stretch: in at orig, out[norm..) its normal form. */
 static cag_status map_stretch(struct norm_map *map, const char *in, size_t n,
@@ -120,7 +120,7 @@ static cag_status nfc(const char *text, size_t begin, size_t end,
     return st;
 }
 
-/* ---- the whole --------------------------------------------------------------- */
+/* ---- the whole ---------------------------------------------------------- */
 
 static bool begins_with_space(const cag_tokenizer *t, const char *s, size_t n)
 {

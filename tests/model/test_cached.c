@@ -418,16 +418,16 @@ static void fast_avx2(void **state)
 int main(int argc, char **argv)
 {
     static struct setup setups[] = {
-        { "models/llama.Q4_1.gguf", CAG_PRECISION_DEFAULT, false, "f16z", lengths,
-          N_LENGTH },
-        { "models/llama3.F16.gguf", CAG_PRECISION_DEFAULT, false, "f16", lengths,
-          N_LENGTH },
-        { "models/qwen3-tied.F32.gguf", CAG_PRECISION_EXACT, false, "f16", lengths,
-          N_LENGTH },
-        { "models/mistral.F16.gguf", CAG_PRECISION_DEFAULT, true, "f32", lengths,
-          N_LENGTH },
-        { "models/qwen2.F16.gguf", CAG_PRECISION_DEFAULT, false, "f16z", lengths,
-          N_LENGTH },
+        { "models/llama.Q4_1.gguf", CAG_PRECISION_DEFAULT, false, "f16z",
+          lengths, N_LENGTH },
+        { "models/llama3.F16.gguf", CAG_PRECISION_DEFAULT, false, "f16",
+          lengths, N_LENGTH },
+        { "models/qwen3-tied.F32.gguf", CAG_PRECISION_EXACT, false, "f16",
+          lengths, N_LENGTH },
+        { "models/mistral.F16.gguf", CAG_PRECISION_DEFAULT, true, "f32",
+          lengths, N_LENGTH },
+        { "models/qwen2.F16.gguf", CAG_PRECISION_DEFAULT, false, "f16z",
+          lengths, N_LENGTH },
     };
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(kernel_sets),

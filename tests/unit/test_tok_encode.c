@@ -74,7 +74,7 @@ static void expect(const cag_tokenizer *t, const cag_text *piece,
         expect(t, &p, 1, 0, want, sizeof want / sizeof want[0]);             \
     } while (0)
 
-/* ---- rows of BUGS.md -------------------------------------------------------- */
+/* ---- rows of BUGS.md ---------------------------------------------------- */
 
 static void known_rows(void **state)
 {
@@ -164,7 +164,7 @@ static void offsets_through_nfc(void **state)
     cag_ids_free(&ids);
 }
 
-/* ---- BOS and stop ids -------------------------------------------------------- */
+/* ---- BOS and stop ids --------------------------------------------------- */
 
 static size_t count_bos(const cag_tokenizer *t, const char *text,
                         unsigned kind, unsigned flags)
@@ -239,7 +239,7 @@ static void vocabulary(void **state)
     assert_int_equal(n, 1);
 }
 
-/* ---- decoding ------------------------------------------------------------------ */
+/* ---- decoding ----------------------------------------------------------- */
 
 static void decode_is(const cag_tokenizer *t, const int32_t *id, size_t n,
                       bool special, const char *want)
@@ -343,7 +343,7 @@ static void bad_utf8(void **state)
     assert_null(ids.id);
 }
 
-/* ---- tokenizers written out here -------------------------------------------------- */
+/* ---- tokenizers written out here ---------------------------------------- */
 
 #define BYTE_LEVEL "\"pre_tokenizer\":{\"type\":\"ByteLevel\","              \
                    "\"add_prefix_space\":false}"
@@ -488,7 +488,7 @@ static void slow_pattern(void **state)
     tok_free(t);
 }
 
-/* ---- memory -------------------------------------------------------------------------- */
+/* ---- memory ------------------------------------------------------------- */
 
 static void one_encode_or_nomem(const cag_tokenizer *t)
 {
@@ -558,7 +558,7 @@ static void load_without_memory(void **state)
     }
 }
 
-/* ---- hostile blobs ------------------------------------------------------------------ */
+/* ---- hostile blobs ------------------------------------------------------ */
 
 /* Any single damaged byte: refused, or it works without a crash. */
 static void damaged_blob(void **state)

@@ -26,7 +26,7 @@ static void ok(cag_status st, const cag_error *err)
         fail_msg("%s: %s: %s", cag_status_name(st), err->file, err->msg);
 }
 
-/* ---- a tokenizer for a golden file ---------------------------------------- */
+/* ---- a tokenizer for a golden file -------------------------------------- */
 
 static void read_zst(const char *path, struct buf *out)
 {
@@ -89,7 +89,7 @@ static cag_tokenizer *load_patched(const jv *golden)
     return t;
 }
 
-/* ---- comparing ---------------------------------------------------------------- */
+/* ---- comparing ---------------------------------------------------------- */
 
 static void check_ids(const char *name, const char *text, size_t n,
                       const jv *want, const cag_ids *got)
@@ -259,7 +259,7 @@ static void family_gguf(const char *name, const char *path)
     jv_free(golden);
 }
 
-/* ---- the families ----------------------------------------------------------------- */
+/* ---- the families ------------------------------------------------------- */
 
 static void qwen3(void **state)
 {
