@@ -3,8 +3,11 @@
  *
  * A tile is expanded to f32 into the scratch, keys and values as they lie,
  * so the walk below follows the memory: 16 keys of one channel, 32 channels
- * of one key.
+ * of one key.  attention_tiles_scalar is the order bf16-tiles: the same walk
+ * with other products.
  */
+#include "kernels/bf16_scalar.h"
+#include "kernels/gemm_fast.h"
 #include "kernels/scalar.h"
 
 enum { D_MAX = 512 };
@@ -50,6 +53,45 @@ static void values(float *o, const float p[KV_TILE], float a, const float *v,
     }
 }
 
+static void scores_tiles(float s[KV_TILE], const float *q, const float *k,
+                         int d_head)
+{
+    for (int t = 0; t < KV_TILE; t++) {
+        const float *from = k + t / 16 * 16 * d_head + t % 16;
+
+        s[t] = 0.0f;
+        for (int c = 0; c < d_head; c += BF16_STEP) {
+            float x[BF16_STEP], w[BF16_STEP];
+
+            for (int i = 0; i < BF16_STEP; i++) {
+                x[i] = bf16_round(q[c + i]);
+                w[i] = bf16_round(from[16 * (c + i)]);
+            }
+            s[t] = bf16_tile_step(s[t], x, w, BF16_STEP);
+        }
+    }
+}
+
+static void values_tiles(float *o, const float p[KV_TILE], float a,
+                         const float *v, int d_head)
+{
+    for (int c = 0; c < d_head; c++) {
+        const float *from = v + c / 32 * 32 * KV_TILE + c % 32;
+        float acc = o[c] * a;
+
+        for (int t = 0; t < KV_TILE; t += BF16_STEP) {
+            float x[BF16_STEP], w[BF16_STEP];
+
+            for (int i = 0; i < BF16_STEP; i++) {
+                x[i] = bf16_round(p[t + i]);
+                w[i] = bf16_round(from[32 * (t + i)]);
+            }
+            acc = bf16_tile_step(acc, x, w, BF16_STEP);
+        }
+        o[c] = acc;
+    }
+}
+
 /* Scores to weights; returns the factor of the old state. */
 static float softmax(float s[KV_TILE], int n_key, float *m, float *l)
 {
@@ -79,7 +121,13 @@ static void scale_by(float s[KV_TILE], const void *scale)
         s[t] = s[t] * f16_to_f32(((const uint16_t *)scale)[t]);
 }
 
-void attention_scalar(const struct attn_job *job)
+typedef void scores_fn(float s[KV_TILE], const float *q, const float *k,
+                       int d_head);
+typedef void values_fn(float *o, const float p[KV_TILE], float a,
+                       const float *v, int d_head);
+
+static void attention(const struct attn_job *job, scores_fn *scores_of,
+                      values_fn *add_values)
 {
     int d = job->d_head;
     bool q8h = job->kv_type == KV_Q8H;
@@ -97,16 +145,26 @@ void attention_scalar(const struct attn_job *job)
 
             if (n <= 0)
                 continue;
-            scores(s, job->q + (size_t)r * job->ldq, k, d);
+            scores_of(s, job->q + (size_t)r * job->ldq, k, d);
             if (q8h)
                 scale_by(s, job->ks[i]);
             a = softmax(s, n < KV_TILE ? (int)n : KV_TILE, job->m + r,
                         job->l + r);
             if (q8h)
                 scale_by(s, job->vs[i]);
-            values(job->o + (size_t)r * (size_t)d, s, a, v, d);
+            add_values(job->o + (size_t)r * (size_t)d, s, a, v, d);
         }
     }
+}
+
+void attention_scalar(const struct attn_job *job)
+{
+    attention(job, scores, values);
+}
+
+void attention_tiles_scalar(const struct attn_job *job)
+{
+    attention(job, scores_tiles, values_tiles);
 }
 
 void attention_scalar_merge(float *m, float *l, float *o, const float *m2,

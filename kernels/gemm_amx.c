@@ -14,23 +14,15 @@
  * of inputs whose panel stays in L1 (expand to f32, round, transpose pairs),
  * blocks of 32 tokens.  What is unused of a tile is zero.
  *
- * Tiles need the system's permission (kernels_fast.c asks) and are set up by
- * each call, which leaves them empty: a thread that carries none is cheaper
- * to switch.  The compiler does not know what a tile instruction reads, hence
- * the barriers.
- *
  * Bound by the transport from L2 of the tokens' tiles, 2 KB for four products.
  */
+#include "kernels/tile_amx.h"
 #include "kernels/avx512.h"
 #include "kernels/gemm_fast.h"
-#include "kernels/simd_avx512.h"
 
 #include <string.h>
 
 enum {
-    TR = 16,                  /* rows of a tile: tokens, or weight rows */
-    TK = 32,                  /* inputs of a tile */
-    TILE = TR * TK,           /* bf16 in a tile of an operand */
     BLOCK = 2 * TR,           /* tokens, and weight rows, of a block */
     KC = 512,                 /* inputs of a chunk: a multiple of any type's
                                  block; all, if these are not many more */
@@ -45,11 +37,6 @@ enum {
 };
 _Static_assert(PANEL + STAGE + ACC + EDGE <= GEMM_SCRATCH,
                "the scratch is too small");
-
-INLINE void barrier(void)
-{
-    __asm__ volatile("" ::: "memory");
-}
 
 static size_t tiles_of(int d_in)
 {
@@ -283,20 +270,6 @@ static void rows_run(float *y, size_t ldy, const uint16_t *xp, int n_tok,
                       group, panel, (int)tiles_of(kc));
         }
     }
-}
-
-static void tiles_set_up(void)
-{
-    _Alignas(64) static const struct {
-        uint8_t  palette, start_row, zero[14];
-        uint16_t row_bytes[16];
-        uint8_t  rows[16];
-    } config = { 1, 0, { 0 },
-                 { 64, 64, 64, 64, 64, 64, 64, 64 },
-                 { 16, 16, 16, 16, 16, 16, 16, 16 } };
-
-    barrier();
-    _tile_loadconfig(&config);
 }
 
 void gemm_amx(float *y, size_t ldy, const float *xp, int n_tok,

@@ -1,6 +1,7 @@
 /*
- * gemm_fast.h - the prompt phase's products in less precision than f32, and
- * the scalar code whose bits they give (kernels.h, struct kernels_fast).
+ * gemm_fast.h - the prompt phase's products and attention in less precision
+ * than f32, and the scalar code whose bits they give (kernels.h, struct
+ * kernels_fast).
  */
 #ifndef KERNELS_GEMM_FAST_H
 #define KERNELS_GEMM_FAST_H
@@ -28,6 +29,8 @@ void   gemm_amx_pack(float *xp, const float *x, size_t ldx, int n_tok,
                      int d_in, int t0, int t1);
 void   gemm_amx(float *y, size_t ldy, const float *xp, int n_tok,
                 const struct kmat *w, int row0, int row1, float *scratch);
+void   attention_tiles_scalar(const struct attn_job *job);
+void   attention_amx(const struct attn_job *job);
 
 /* u4s8 */
 size_t gemm_u4_scalar_pack_size(int n_tok, int d_in);

@@ -360,6 +360,11 @@ const struct kernels *kernels_at(int i, bool *usable);
  *   e = chain of fmaz(x[i], w[i], e) over even i from 0, o the same over odd,
  *   y = addz(y, addz(e, o)), from 0
  * ref: |diff| <= 2^-8 * sum |x * w| + 1e-6 * sqrt(d_in) * sum |x * w|
+ * Its attention is attn of the set but for the two products, which are such
+ * chains from 0 over q and k (s), and over p and v from o * a (o); p is
+ * rounded to bf16 behind its sum and, of KV_Q8H, behind the scales.
+ * ref: |out - ref| <= (3 * 2^-8 * max sum |q * k| + 2^-7) * max |v| of
+ * out = o / l, the maximum over its keys
  *
  * bf16-pairs, any type: w and x to bf16, filled up with a zero to a multiple
  * of 2; for each pair, ascending, from 0:
@@ -386,7 +391,16 @@ struct kernels_fast {
                         int d_in, int t0, int t1);
     void   (*gemm)(float *y, size_t ldy, const float *xp, int n_tok,
                    const struct kmat *w, int row0, int row1, float *scratch);
+    /* In place of a prompt's attn where kernels_fast_attends; or NULL */
+    void   (*attn)(const struct attn_job *job);
 };
+
+static inline bool kernels_fast_attends(const struct kernels_fast *f,
+                                        int kv_type, int d_head)
+{
+    return f != NULL && f->attn != NULL && kv_type != KV_F32 &&
+           d_head % 32 == 0;
+}
 
 /*
  * The fastest family for this CPU beside the given set (one that CAG_KERNELS

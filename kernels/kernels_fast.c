@@ -96,12 +96,13 @@ static const struct kernels_fast u4_scalar = {
 
 static const struct kernels_fast tiles_scalar = {
     .name = "bf16-tiles, scalar",
-    .numerics = "f32-lanes.1+bf16-tiles.1",
+    .numerics = "f32-lanes.1+bf16-tiles.2",
     .takes = any_type,
     .gemm_mr = 1,
     .gemm_pack_size = gemm_ref_pack_size,
     .gemm_pack = gemm_bf16_scalar_pack,
     .gemm = gemm_tiles_scalar,
+    .attn = attention_tiles_scalar,
 };
 
 static const struct kernels_fast pairs_scalar = {
@@ -117,12 +118,13 @@ static const struct kernels_fast pairs_scalar = {
 #ifdef HAVE_FAST_FAMILIES
 static const struct kernels_fast amx = {
     .name = "amx",
-    .numerics = "f32-lanes.1+bf16-tiles.1",
+    .numerics = "f32-lanes.1+bf16-tiles.2",
     .takes = any_type,
     .gemm_mr = 16,
     .gemm_pack_size = gemm_amx_pack_size,
     .gemm_pack = gemm_amx_pack,
     .gemm = gemm_amx,
+    .attn = attention_amx,
 };
 
 static const struct kernels_fast avx512bf16 = {

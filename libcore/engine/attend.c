@@ -105,7 +105,10 @@ static void walk(const struct attn_pass *a, struct cpu_thread *th, int head,
     j.l = l;
     j.o = o;
     j.scratch = th->attn;
-    c->k->attn(&j);
+    if (a->prompt && kernels_fast_attends(c->fast, j.kv_type, j.d_head))
+        c->fast->attn(&j);
+    else
+        c->k->attn(&j);
     if (codes)
         c->k->q8h_rotate(o, NULL, j.n_row, j.d_head);
 }

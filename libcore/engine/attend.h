@@ -12,6 +12,7 @@ struct attn_pass {
     const struct forward_row *row;
     int                       r0, n_row;   /* rows [r0, n_row) attend */
     int                       layer;
+    bool                      prompt;
 };
 
 /* Rows of a prompt: c->att[row] for all rows. */

@@ -271,7 +271,8 @@ static void layer_rest(struct pass *p)
 {
     struct cpu *c = p->c;
     size_t d = (size_t)c->cfg->d_model, ff = (size_t)c->cfg->d_ff;
-    struct attn_pass a = { c, p->row, p->r0, p->n_row, p->layer };
+    struct attn_pass a = { c, p->row, p->r0, p->n_row, p->layer,
+                           p->prompt };
     struct product o, gu, down;
 
     if (p->prompt)

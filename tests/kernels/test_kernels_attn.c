@@ -81,8 +81,10 @@ static void state_init(struct state *s)
     }
 }
 
+typedef void attn_fn(const struct attn_job *job);
+
 /* Rows [r0, r1) over tiles [t0, t1), continuing s. */
-static void run(const struct kernels *k, struct state *s, const struct kv *kv,
+static void run(attn_fn *attn, struct state *s, const struct kv *kv,
                 const float *q, size_t ldq, const int32_t *last, int r0,
                 int r1, int t0, int t1, int32_t key0)
 {
@@ -103,7 +105,7 @@ static void run(const struct kernels *k, struct state *s, const struct kv *kv,
         ks[i - t0] = kv->ks[i];
         vs[i - t0] = kv->vs[i];
     }
-    k->attn(&job);
+    attn(&job);
     free(scratch);
 }
 
@@ -140,10 +142,70 @@ static double against_ref(const struct state *got, const struct state *ref,
     return top;
 }
 
-static void attn_case(int type, int d, int n_row, int n_key, double *top)
+/* Key t as attention reads it, channel c. */
+static double key_at(const struct kv *kv, int t, int c)
 {
-    const struct kernels *set[4];
-    int n_set = kt_fast_sets(set), nt = (n_key + KV_TILE - 1) / KV_TILE;
+    int tile = t / KV_TILE, at = t % KV_TILE;
+    size_t i = (size_t)((at / 16 * kv->d_head + c) * 16 + at % 16);
+
+    if (kv->type == KV_Q8H)
+        return (double)((const int8_t *)kv->k[tile])[i] *
+               (double)f16_to_f32(kv->ks[tile][at]);
+    return kv->type == KV_F16
+               ? (double)f16_to_f32(((const uint16_t *)kv->k[tile])[i])
+               : (double)((const float *)kv->k[tile])[i];
+}
+
+/* max |v| as attention reads it */
+static double largest_value(const struct kv *kv)
+{
+    double top = 0;
+
+    for (int i = 0; i < kv->n_tile; i++)
+        for (int j = 0; j < kv->d_head * KV_TILE; j++) {
+            int t = j / 32 % KV_TILE;      /* whole groups of 32 channels */
+            double x = kv->type == KV_Q8H
+                           ? (double)((const int8_t *)kv->v[i])[j] *
+                                 (double)f16_to_f32(kv->vs[i][t])
+                           : (double)f16_to_f32(
+                                 ((const uint16_t *)kv->v[i])[j]);
+
+            top = fmax(top, fabs(x));
+        }
+    return top;
+}
+
+/* What kernels.h states for attention in bf16-tiles. */
+static double tiles_tolerance(const struct kv *kv, const float *q, size_t ldq,
+                              int n_row)
+{
+    double top = 0;
+
+    for (int r = 0; r < n_row; r++)
+        for (int t = 0; t < kv->n_tile * KV_TILE; t++) {
+            double sum = 0;
+
+            for (int c = 0; c < kv->d_head; c++)
+                sum += fabs((double)q[(size_t)r * ldq + (size_t)c] *
+                            key_at(kv, t, c));
+            top = fmax(top, sum);
+        }
+    return (3.0 / 256 * top + 1.0 / 128) * largest_value(kv);
+}
+
+/* Implementations of one order of operations; the first is the oracle. */
+struct impls {
+    bool        tiles;
+    int         n;
+    const char *name[8];
+    attn_fn    *attn[8];
+};
+
+/* Worst error against double: absolute, for tiles its share of the bound */
+static void attn_case(const struct impls *im, int type, int d, int n_row,
+                      int n_key, double *top)
+{
+    int nt = (n_key + KV_TILE - 1) / KV_TILE;
     uint64_t seed = (uint64_t)(d * 131 + n_row * 17 + n_key);
     size_t ldq = (size_t)d + 3, n = (size_t)n_key * (size_t)d;
     float *q = kt_alloc(ldq * (size_t)n_row * 4);
@@ -167,26 +229,28 @@ static void attn_case(int type, int d, int n_row, int n_key, double *top)
     kt_fill(v, n, &seed);
     kv_init(&kv, type, d, n_key, k, v);
     start(want, &kv, n_row);
-    run(&kernels_scalar, want, &kv, q, ldq, last, 0, n_row, 0, nt, key0);
+    run(im->attn[0], want, &kv, q, ldq, last, 0, n_row, 0, nt, key0);
     start(got, &kv, n_row);
-    run(&kernels_ref, got, &kv, q, ldq, last, 0, n_row, 0, nt, key0);
-    *top = fmax(*top, against_ref(want, got, n_row, d));
-    for (int i = 0; i < n_set; i++) {
+    run(kernels_ref.attn, got, &kv, q, ldq, last, 0, n_row, 0, nt, key0);
+    *top = fmax(*top, against_ref(want, got, n_row, d) /
+                      (im->tiles ? tiles_tolerance(&kv, q, ldq, n_row) : 1));
+    for (int i = 1; i < im->n; i++) {
         int cut = n_row / 3;
 
         start(got, &kv, n_row);
-        run(set[i], got, &kv, q, ldq, last, 0, n_row, 0, nt, key0);
-        same_state(got, want, 0, n_row, d, "attn", set[i]->name);
+        run(im->attn[i], got, &kv, q, ldq, last, 0, n_row, 0, nt, key0);
+        same_state(got, want, 0, n_row, d, "attn", im->name[i]);
         for (int j = n_row * d; j < n_row * d + 16 && j < ATTN_ROWS * 512;
              j++)
             assert_true(isnan(got->o[j]));
         /* rows split in two calls, tiles in two calls */
         start(got, &kv, n_row);
-        run(set[i], got, &kv, q, ldq, last, cut, n_row, 0, nt / 2, key0);
-        run(set[i], got, &kv, q, ldq, last, cut, n_row, nt / 2, nt, key0);
+        run(im->attn[i], got, &kv, q, ldq, last, cut, n_row, 0, nt / 2, key0);
+        run(im->attn[i], got, &kv, q, ldq, last, cut, n_row, nt / 2, nt,
+            key0);
         if (cut)
-            run(set[i], got, &kv, q, ldq, last, 0, cut, 0, nt, key0);
-        same_state(got, want, 0, n_row, d, "attn split", set[i]->name);
+            run(im->attn[i], got, &kv, q, ldq, last, 0, cut, 0, nt, key0);
+        same_state(got, want, 0, n_row, d, "attn split", im->name[i]);
     }
     kv_release(&kv);
     free(q);
@@ -201,22 +265,65 @@ static void test_attn(void **state)
     static const int dims[] = { 8, 16, 24, 32, 40, 64, 80, 96, 128, 256, 512 };
     static const int rows[] = { 1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 31, 96 };
     static const int keys[] = { 1, 15, 16, 63, 64, 65, 129, 200 };
+    const struct kernels *set[4];
+    struct impls im = { false, 1, { "scalar" }, { kernels_scalar.attn } };
+    int n_set = kt_fast_sets(set);
     double top = 0;
 
     (void)state;
+    for (int i = 0; i < n_set; i++) {
+        im.name[im.n] = set[i]->name;
+        im.attn[im.n++] = set[i]->attn;
+    }
     for (int a = 0; a < 13; a++)
         for (int b = 0; b < 3; b++)
-            attn_case(b == 2 ? KV_Q8H : b ? KV_F32 : KV_F16,
+            attn_case(&im, b == 2 ? KV_Q8H : b ? KV_F32 : KV_F16,
                       dims[(a + 4 * b) % 11], rows[a], keys[(a + b) % 8],
                       &top);
     for (int a = 0; a < 22; a++)
-        attn_case(a < 11 ? KV_F16 : KV_Q8H, dims[a % 11], 3,
+        attn_case(&im, a < 11 ? KV_F16 : KV_Q8H, dims[a % 11], 3,
                   keys[a % 8] + 64, &top);
-    attn_case(KV_F16, 64, 3, KV_SPAN, &top);
-    attn_case(KV_Q8H, 64, 3, KV_SPAN, &top);
+    attn_case(&im, KV_F16, 64, 3, KV_SPAN, &top);
+    attn_case(&im, KV_Q8H, 64, 3, KV_SPAN, &top);
     printf("# attention: worst error of an output against double %.2g\n",
            top);
     assert_true(top < 1e-5);
+}
+
+/* The same in bf16, where a family of less precise products has it. */
+static void test_tiles(void **state)
+{
+    static const int dims[] = { 32, 64, 96, 128, 256, 512 };
+    static const int rows[] = { 1, 3, 15, 16, 17, 42, 96 };
+    static const int keys[] = { 1, 16, 63, 64, 65, 200 };
+    const struct kernels_fast *f;
+    struct impls im = { true, 0, { NULL }, { NULL } };
+    bool usable;
+    double top = 0;
+
+    (void)state;
+    for (int pass = 0; pass < 2; pass++)     /* first the scalar ones */
+        for (int i = 0; (f = kernels_fast_at(i, &usable)); i++) {
+            bool scalar = strstr(f->name, "scalar") != NULL;
+
+            assert_false(kernels_fast_attends(f, KV_F32, 64));
+            assert_false(kernels_fast_attends(f, KV_F16, 80));
+            if (!kernels_fast_attends(f, KV_F16, 64) || scalar != !pass)
+                continue;
+            if (!usable) {
+                printf("# skip %s: this CPU or system lacks it\n", f->name);
+                continue;
+            }
+            im.name[im.n] = f->name;
+            im.attn[im.n++] = f->attn;
+        }
+    assert_true(im.n >= 1 && im.attn[0] != NULL);
+    for (int a = 0; a < 7; a++)
+        for (int b = 0; b < 2; b++)
+            attn_case(&im, b ? KV_Q8H : KV_F16, dims[(a + b) % 6], rows[a],
+                      keys[(a + 2 * b) % 6], &top);
+    printf("# attention in bf16: worst error %.2g of the tolerance\n", top);
+    assert_true(top < 0.1);
 }
 
 /* Spans computed apart and merged, against one softmax in double. */
@@ -240,9 +347,9 @@ static void test_merge(void **state)
     kt_fill(v, N * D, &seed);
     kv_init(&kv, KV_F16, D, N, k, v);
     start(a, &kv, ROWS);
-    run(&kernels_scalar, a, &kv, q, D, last, 0, ROWS, 0, 5, 0);
+    run(kernels_scalar.attn, a, &kv, q, D, last, 0, ROWS, 0, 5, 0);
     start(b, &kv, ROWS);
-    run(&kernels_scalar, b, &kv, q, D, last, 0, ROWS, 5, kv.n_tile, 0);
+    run(kernels_scalar.attn, b, &kv, q, D, last, 0, ROWS, 5, kv.n_tile, 0);
     *c = *a;
     kernels_scalar.attn_merge(c->m, c->l, c->o, b->m, b->l, b->o, ROWS, D);
     same_state(c, a, 0, 2, D, "merge with an empty span", "scalar");
@@ -255,7 +362,7 @@ static void test_merge(void **state)
         free(s);
     }
     start(b, &kv, ROWS);
-    run(&kernels_ref, b, &kv, q, D, last, 0, ROWS, 0, kv.n_tile, 0);
+    run(kernels_ref.attn, b, &kv, q, D, last, 0, ROWS, 0, kv.n_tile, 0);
     assert_true(against_ref(c, b, ROWS, D) < 1e-5);
     kernels_scalar.attn_finish(want, D, c->l, c->o, ROWS, D);
     assert_true(want[0] == c->o[0] / c->l[0]);
@@ -299,7 +406,7 @@ static void test_mask(void **state)
         for (int n_row = 1; n_row <= 8; n_row += 7) {
             kv_init(&kv, KV_F16, D, N, key, val);
             start(a, &kv, n_row);
-            run(k, a, &kv, q, D, last, 0, n_row, 0, 2, 0);
+            run(k->attn, a, &kv, q, D, last, 0, n_row, 0, 2, 0);
             for (int t = 70; t < N; t++) {
                 float big[D];
 
@@ -308,7 +415,7 @@ static void test_mask(void **state)
                 k->kv_store(KV_F16, kv.k[1], kv.v[1], t - 64, big, big, D);
             }
             start(b, &kv, n_row);
-            run(k, b, &kv, q, D, last, 0, n_row, 0, 2, 0);
+            run(k->attn, b, &kv, q, D, last, 0, n_row, 0, 2, 0);
             same_state(b, a, 0, n_row, D, "masked keys", k->name);
             kv_release(&kv);
         }
@@ -384,7 +491,7 @@ static void test_exp2_exact(void **state)
             continue;
         kv_init(&kv, KV_F16, D, 1, k, v);
         start(s, &kv, 1);
-        run(set, s, &kv, q, D, last, 0, 1, 0, 1, 0);
+        run(set->attn, s, &kv, q, D, last, 0, 1, 0, 1, 0);
         assert_true(s->m[0] == 4.5f && s->l[0] == 1.0f);
         assert_true(s->o[0] == 0.5f && s->o[1] == -7.0f);
         kv_release(&kv);
@@ -396,6 +503,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_attn),
+        cmocka_unit_test(test_tiles),
         cmocka_unit_test(test_merge),
         cmocka_unit_test(test_mask),
         cmocka_unit_test(test_kv_store),

@@ -8,7 +8,8 @@ for my $dir ("include", "include/cag", glob("libcore/*"), "kernels", "cmd") {
     my @wrong;
     for my $h (glob "$dir/*.h") {
         next if $h =~ /_(?:cuda|simd)\.h$/;      # simd: a template
-        my $isa = $h =~ /_avx512/ ? "-mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mf16c"
+        my $isa = $h =~ /_amx/ ? "-mamx-tile -mamx-bf16 -mavx512bf16 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mf16c"
+                : $h =~ /_avx512/ ? "-mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mf16c"
                 : $h =~ /_avx2/ ? "-mavx2 -mfma -mf16c" : "";
         my $out = `echo "#include <$h>\nextern int lint;" | $cc $flags $isa -fsyntax-only -x c - 2>&1`;
         push @wrong, "$h:\n$out" if $?;

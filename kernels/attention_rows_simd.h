@@ -1,0 +1,139 @@
+/*
+ * attention_rows_simd.h - what every attention in the vectors of simd_<set>.h has
+ * in common, whatever multiplies: which rows see a tile, scores to weights,
+ * fetching.  Included by files that set MR, the rows of a block.
+ */
+#ifndef KERNELS_ATTENTION_ROWS_SIMD_H
+#define KERNELS_ATTENTION_ROWS_SIMD_H
+
+#include <math.h>
+
+enum {
+    D_MAX = 512,
+    TV = KV_TILE / VW,       /* vectors in 64 scores */
+    GV = 16 / VW,            /* vectors in 16 keys   */
+    MR_PAD = (MR + VW - 1) / VW * VW
+};
+
+INLINE VF load_kv(const void *p, size_t i, const int kv_type)
+{
+    if (kv_type == KV_F16)
+        return v_load_f16((const uint16_t *)p + i);
+    if (kv_type == KV_Q8H)
+        return v_load_i8((const int8_t *)p + i);
+    return v_load((const float *)p + i);
+}
+
+/* Does any of n rows see a key from key0 on? */
+static bool any_sees(const int32_t *last, int n, int64_t key0)
+{
+    for (int r = 0; r < n; r++)
+        if (last[r] >= key0)
+            return true;
+    return false;
+}
+
+/*
+ * The share of block b of n_block of tile i, which comes next: tiles lie
+ * anywhere, and expanding one waits for each of its lines otherwise.
+ */
+static void fetch_tile(const struct attn_job *job, int i, int b, int n_block)
+{
+    size_t bytes = (size_t)job->d_head * KV_TILE *
+                   (job->kv_type == KV_Q8H   ? 1
+                    : job->kv_type == KV_F16 ? 2 : 4);
+    size_t end = bytes * ((size_t)b + 1) / (size_t)n_block;
+
+    for (size_t at = bytes * (size_t)b / (size_t)n_block & ~(size_t)63;
+         at < end; at += 64) {
+        _mm_prefetch((const char *)job->k[i] + at, _MM_HINT_T1);
+        _mm_prefetch((const char *)job->v[i] + at, _MM_HINT_T1);
+    }
+}
+
+/* Keys behind the last visible one out of a row, then the row's maximum. */
+INLINE float row_max(float *row, int64_t n)
+{
+    VF v[TV], top;
+
+    for (int j = 0; j < TV; j++)
+        v[j] = v_load(row + j * VW);
+    if (n < KV_TILE)
+        for (int j = 0; j < TV; j++) {
+            int keep = (int)n - j * VW;
+
+            v[j] = v_keep_n(v[j], v_set1(-INFINITY),
+                            keep < 0 ? 0 : keep < VW ? keep : VW);
+            v_store(row + j * VW, v[j]);
+        }
+    top = v_max(v[0], v[1]);
+    for (int j = 2; j < TV; j++)
+        top = v_max(top, v[j]);
+    return v_hmax(top);
+}
+
+/* row = exp2(row - m), times the scales unless those are NULL; returns the
+ * sum without them */
+INLINE float row_exp(float *row, float m, const float *scale)
+{
+    VF v[TV], lane[GV];
+
+    for (int j = 0; j < TV; j++) {
+        v[j] = v_exp2(v_sub(v_load(row + j * VW), v_set1(m)));
+        v_store(row + j * VW,
+                scale != NULL ? v_mul(v[j], v_load(scale + j * VW)) : v[j]);
+    }
+    for (int j = 0; j < GV; j++)
+        lane[j] = v_add(v_add(v_add(v[j], v[GV + j]), v[2 * GV + j]),
+                        v[3 * GV + j]);
+    return v_fold16(lane);
+}
+
+/*
+ * Scores to weights, in s; a = factor of the old state, m and l updated.
+ * A row that sees no key of the tile is marked to be skipped.  In passes over
+ * the rows, so that the chains of several rows overlap.
+ */
+static void softmax(float *s, const struct attn_job *job, int r0, int nr,
+                    int64_t key0, const float *scale, float *a, bool *skip)
+{
+    float mn[MR_PAD], mo[MR_PAD], sum[MR_PAD], lo[MR_PAD];
+
+    for (int r = 0; r < MR_PAD; r += VW) {
+        v_store(mn + r, v_zero());
+        v_store(mo + r, v_zero());
+        v_store(sum + r, v_zero());
+        v_store(lo + r, v_zero());
+    }
+    for (int r = 0; r < nr; r++) {
+        int64_t n = (int64_t)job->last[r0 + r] - key0 + 1;
+
+        skip[r] = n <= 0;
+        if (skip[r])
+            continue;
+        mn[r] = row_max(s + r * KV_TILE, n);
+        mo[r] = job->m[r0 + r];
+        lo[r] = job->l[r0 + r];
+    }
+    for (int r = 0; r < nr; r += VW) {
+        VF m = v_max(v_load(mn + r), v_load(mo + r));
+
+        v_store(mn + r, v_add(m, v_zero()));   /* no -0 */
+    }
+    for (int r = 0; r < nr; r++)
+        if (!skip[r])
+            sum[r] = row_exp(s + r * KV_TILE, mn[r], scale);
+    for (int r = 0; r < nr; r += VW) {
+        VF f = v_exp2(v_sub(v_load(mo + r), v_load(mn + r)));
+
+        v_store(a + r, f);
+        v_store(lo + r, v_fma(v_load(lo + r), f, v_load(sum + r)));
+    }
+    for (int r = 0; r < nr; r++)
+        if (!skip[r]) {
+            job->m[r0 + r] = mn[r];
+            job->l[r0 + r] = lo[r];
+        }
+}
+
+#endif
