@@ -146,9 +146,10 @@ static bool ok(cag_status st, const cag_error *err)
     return st == CAG_OK;
 }
 
-static cag_engine *engine(const cag_model *m, const char *device)
+static cag_engine *engine(const cag_model *m, const char *device, int layers)
 {
-    cag_engine_opts o = { .device = device, .plugin = g.plugin };
+    cag_engine_opts o = { .device = device, .plugin = g.plugin,
+                          .gpu_layers = layers };
     cag_error err = CAG_ERROR_INIT;
     cag_engine *e = NULL;
 
@@ -167,15 +168,17 @@ static int32_t *some_ids(int n, int n_vocab)
     return ids;
 }
 
-/* A session with n tokens; seconds of that. */
-static cag_session *prefilled(cag_engine *e, const int32_t *ids, int n,
-                              int more, const float **logits, double *seconds)
+/* A session with n tokens behind a cache of depth (or none); seconds of
+ * that. */
+static cag_session *prefilled(cag_engine *e, cag_prefix *p, int depth,
+                              const int32_t *ids, int n, int more,
+                              const float **logits, double *seconds)
 {
     cag_error err = CAG_ERROR_INIT;
     cag_session *s = NULL;
     double start = now();
 
-    if (!ok(cag_session_new(e, NULL, n + more, &s, &err), &err))
+    if (!ok(cag_session_new(e, p, depth + n + more, &s, &err), &err))
         return NULL;
     if (!ok(cag_session_prefill(s, ids, n, logits, &err), &err)) {
         cag_session_free(s);
@@ -197,13 +200,17 @@ static double cosine(const float *a, const float *b, int n)
     return ab / sqrt(aa * bb);
 }
 
-/* The same prompt and steps on both; the least cosine of the logits. */
-static void agreement(const cag_model *m, cag_engine *gpu)
+/* The same prompt and steps on both, behind a cache (or none); the least cosine
+ * of the logits. */
+static void agreement(const cag_model *m, cag_engine *gpu, const char *name,
+                      const char *cache)
 {
     enum { N = 70, STEPS = 4 };
-    int n_vocab = cag_model_get_info(m)->n_vocab;
+    int n_vocab = cag_model_get_info(m)->n_vocab, depth = 0;
     int32_t *ids = some_ids(N + STEPS, n_vocab);
-    cag_engine *cpu = engine(m, "cpu");
+    cag_engine *cpu = engine(m, "cpu", 0);
+    cag_prefix *p = NULL, *q = NULL;
+    cag_kvc *k = NULL;
     cag_session *a = NULL, *b = NULL;
     const float *x, *y;
     cag_error err = CAG_ERROR_INIT;
@@ -211,10 +218,14 @@ static void agreement(const cag_model *m, cag_engine *gpu)
     jv *step = jv_new_object();
 
     why[0] = '\0';
-    if (cpu != NULL && ids != NULL)
-        a = prefilled(cpu, ids, N, STEPS, &x, &t);
+    if (cpu != NULL && cache != NULL && ok(cag_kvc_open(cache, &k, &err), &err) &&
+        ok(cag_prefix_new(cpu, k, &p, &err), &err) &&
+        ok(cag_prefix_new(gpu, k, &q, &err), &err))
+        depth = (int)cag_kvc_get_info(k)->n_tok;
+    if (cpu != NULL && ids != NULL && why[0] == '\0')
+        a = prefilled(cpu, p, depth, ids, N, STEPS, &x, &t);
     if (a != NULL)
-        b = prefilled(gpu, ids, N, STEPS, &y, &t);
+        b = prefilled(gpu, q, depth, ids, N, STEPS, &y, &t);
     for (int i = 0; b != NULL && i <= STEPS; i++) {
         least = fmin(least, cosine(x, y, n_vocab));
         if (i < STEPS &&
@@ -225,11 +236,40 @@ static void agreement(const cag_model *m, cag_engine *gpu)
     if (why[0] == '\0' && !(least >= 0.999))
         snprintf(why, sizeof why, "cosine %.6f, promised 0.999", least);
     jv_set_real(step, "least_cosine", least);
+    jv_set_int(step, "depth", depth);
     cag_session_free(a);
     cag_session_free(b);
+    cag_prefix_free(p);
+    cag_prefix_free(q);
+    cag_kvc_close(k);
     cag_engine_free(cpu);
     mem_free(ids);
-    finish("cpu against gpu", step, now() - start, why);
+    finish(name, step, now() - start, why);
+}
+
+/* Every number of layers on the CPU, and a cache of codes: of a small model. */
+static void parts(const cag_model *m, cag_engine *gpu)
+{
+    cag_error err = CAG_ERROR_INIT;
+
+    if (begin("codes", "", 4)) {
+        why[0] = '\0';
+        if (ok(check_cache_codes(m, 200, g.cache, &err), &err))
+            agreement(m, gpu, "codes", g.cache);
+        else
+            finish("codes", jv_new_object(), 0, why);
+    }
+    for (int n = 1; n < cag_model_get_info(m)->n_layer; n++) {
+        if (!begin("split", "", 4))
+            break;
+        cag_engine *e = engine(m, g.device, n);
+        if (e != NULL)
+            agreement(m, e, "split", g.cache);
+        else
+            finish("split", jv_new_object(), 0, why);
+        cag_engine_free(e);
+    }
+    unlink(g.cache);
 }
 
 /* Prompt tokens per second, then generated ones at that depth. */
@@ -252,7 +292,7 @@ static void speed(const cag_model *m, cag_engine *e, const char *of,
     jv *step = jv_new_object();
     why[0] = '\0';
     if (ids != NULL)
-        s = prefilled(e, ids, depth, STEPS + 2, &logits, &t);
+        s = prefilled(e, NULL, 0, ids, depth, STEPS + 2, &logits, &t);
     if (s != NULL) {
         cag_step one = { .session = s, .ids = &next, .n_ids = 1,
                          .greedy = true };
@@ -299,7 +339,7 @@ static bool cache(const cag_model *m, cag_engine *e, int n)
     jv *step = jv_new_object();
     why[0] = '\0';
     if (ids != NULL)
-        s = prefilled(e, ids, n, 1, NULL, &g.recompute_s);
+        s = prefilled(e, NULL, 0, ids, n, 1, NULL, &g.recompute_s);
     double written = now();
     if (s != NULL)
         ok(check_cache_write(s, m, n, g.cache, &err), &err);
@@ -356,7 +396,7 @@ static void load(const cag_model *m)
     jv *step = jv_new_object();
     why[0] = '\0';
     if (ids != NULL)
-        e = engine(m, g.device);
+        e = engine(m, g.device, 0);
     if (e != NULL) {
         opened = now() - start;
         engine_trace(e);
@@ -392,7 +432,7 @@ static void load(const cag_model *m)
 
 /* n questions on the one cache, read and answered together. */
 static void questions(const cag_model *m, cag_engine *e, cag_prefix *p,
-                      int depth, int n)
+                      const char *codec, int depth, int n)
 {
     enum { STEPS = 8, N_ASK = 16, MAX = 256 };
     static cag_step q[MAX];
@@ -428,6 +468,7 @@ static void questions(const cag_model *m, cag_engine *e, cag_prefix *p,
                 t = now();
         }
     }
+    jv_set_str(step, "codec", codec);
     jv_set_int(step, "questions", n);
     jv_set_int(step, "depth", depth);
     jv_set_real(step, "read_s", read);
@@ -442,9 +483,9 @@ static void questions(const cag_model *m, cag_engine *e, cag_prefix *p,
     finish("questions", step, now() - start, why);
 }
 
-static void run_questions(const cag_model *m, cag_engine *e, int depth)
+static void run_questions(const cag_model *m, cag_engine *e, int depth,
+                          const int *group, int n_group)
 {
-    static const int groups[] = { 1, 16, 64, 256 };
     cag_error err = CAG_ERROR_INIT;
     cag_kvc *k = NULL;
     cag_prefix *p = NULL;
@@ -454,14 +495,30 @@ static void run_questions(const cag_model *m, cag_engine *e, int depth)
         !ok(cag_prefix_new(e, k, &p, &err), &err) ||
         !ok(cag_prefix_load(p, &err), &err))
         finish("questions", jv_new_object(), 0, why);
-    for (int i = 0; why[0] == '\0' && i < 4; i++)
-        questions(m, e, p, depth, groups[i]);
+    for (int i = 0; why[0] == '\0' && i < n_group; i++)
+        questions(m, e, p, cag_kvc_get_info(k)->codec, depth, group[i]);
     cag_prefix_free(p);
     cag_kvc_close(k);
 }
 
+/* The same questions on as long a cache of codes: half the bytes. */
+static void run_codes(const cag_model *m, cag_engine *e, int depth)
+{
+    static const int group[] = { 1, 64 };
+    cag_error err = CAG_ERROR_INIT;
+
+    if (!begin("codes", "", 8))
+        return;
+    why[0] = '\0';
+    if (ok(check_cache_codes(m, depth, g.cache, &err), &err))
+        run_questions(m, e, depth, group, 2);
+    else
+        finish("codes", jv_new_object(), 0, why);
+}
+
 static void run_model(const struct check_shape *s, bool first)
 {
+    static const int group[] = { 1, 16, 64, 256 };
     int depth = g.tiny ? 129 : 8192;
     cag_error err = CAG_ERROR_INIT;
     cag_model *m = NULL;
@@ -478,7 +535,7 @@ static void run_model(const struct check_shape *s, bool first)
     double open = now();
     if (why[0] == '\0' &&
         ok(cag_model_open(g.dir, CAG_MODEL_NO_TOKENIZER, &m, &err), &err))
-        e = engine(m, g.device);
+        e = engine(m, g.device, 0);
     jv_set_real(step, "open_s", now() - open);
     jv_set_str(step, "of", s->name);
     if (e != NULL) {
@@ -488,15 +545,18 @@ static void run_model(const struct check_shape *s, bool first)
     }
     finish("open", step, now() - start, why);
     if (e != NULL && first && begin("cpu against gpu", s->name, 15))
-        agreement(m, e);
+        agreement(m, e, "cpu against gpu", NULL);
+    if (e != NULL && g.tiny)
+        parts(m, e);
     if (e != NULL) {
         speed(m, e, s->name, g.tiny ? 33 : 2048, 4);
         speed(m, e, s->name, depth, 6);
         speed(m, e, s->name, 16, 3);
     }
     if (e != NULL && first && cache(m, e, depth)) {
-        run_questions(m, e, depth);
+        run_questions(m, e, depth, group, 4);
         load(m);
+        run_codes(m, e, depth);
     }
     if (e != NULL)
         speed(m, e, s->name, g.tiny ? 500 : 32000, 12);
@@ -523,7 +583,7 @@ static bool has_device(void)
                     &err);
 
     if (there)
-        e = engine(m, g.device);
+        e = engine(m, g.device, 0);
     there = e != NULL;
     cag_engine_free(e);
     cag_model_close(m);

@@ -21,5 +21,9 @@ void     check_model_remove(const char *dir);
 /* The first n tokens' K and V of s as a cache of codec f16. */
 cag_status check_cache_write(const cag_session *s, const cag_model *m, int n,
                              const char *path, cag_error *err);
+/* A cache of codec q8h that nobody computed: any codes, in a range that keys and
+ * values have. */
+cag_status check_cache_codes(const cag_model *m, int n, const char *path,
+                             cag_error *err);
 
 #endif
