@@ -252,14 +252,15 @@ static void parts(const cag_model *m, cag_engine *gpu)
 {
     cag_error err = CAG_ERROR_INIT;
 
-    if (begin("codes", "", 4)) {
-        why[0] = '\0';
-        if (ok(check_cache_codes(m, 200, g.cache, &err), &err))
-            agreement(m, gpu, "codes", g.cache);
-        else
-            finish("codes", jv_new_object(), 0, why);
-    }
-    for (int n = 1; n < cag_model_get_info(m)->n_layer; n++) {
+    if (!begin("codes", "", 4))
+        return;
+    why[0] = '\0';
+    if (ok(check_cache_codes(m, 200, g.cache, &err), &err))
+        agreement(m, gpu, "codes", g.cache);
+    else
+        finish("codes", jv_new_object(), 0, why);
+    for (int n = 1; why[0] == '\0' && n < cag_model_get_info(m)->n_layer;
+         n++) {
         if (!begin("split", "", 4))
             break;
         cag_engine *e = engine(m, g.device, n);

@@ -9,6 +9,8 @@
 
 #include <cag/session.h>
 
+#define CHECK_MAX_LAYER 64
+
 struct check_shape {
     const char *name;
     int d_model, d_ff, n_layer, n_head, n_kv_head, d_head, n_vocab;
