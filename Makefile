@@ -95,10 +95,6 @@ $(B)/obj/kernels/%.o: OPT = -O3
 ifeq ($(MODE),fuzz)
 $(B)/obj/kernels/%.o: SAN =
 endif
-ifeq ($(MODE),fuzz)
-# the readers are fuzzed; instrumented, one kernel takes clang a minute
-$(B)/obj/kernels/%.o: SAN =
-endif
 
 $(B)/obj/%.o: %.c
 	@mkdir -p $(@D)
