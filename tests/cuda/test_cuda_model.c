@@ -163,49 +163,15 @@ static void exact(void **state)
 
 enum { N_QUESTION = 5, N_BATCH = 11 };
 
-/* Of K in the last layer's first tile, of head 0; 0: as they are. */
-static uint16_t false_scale;
-
-static cag_status export_chunk(void *ctx, int layer, int chunk, uint8_t *dst,
-                               cag_error *err)
+/* K's scales in the last layer's first tile, of head 0, to the one at ctx */
+static void false_scale(const struct kvc_shape *shape, int layer, int chunk,
+                        uint8_t *dst, const void *ctx)
 {
-    struct { struct kvc_shape shape; const cag_session *s; } *x = ctx;
-    cag_status st = session_export_chunk(x->s, &x->shape, layer, chunk, dst,
-                                         err);
-    uint8_t *scale = dst;
-
-    if (false_scale == 0 || chunk > 0 || layer < x->shape.n_layer - 1)
-        return st;
-    scale += kvc_scale_off(&x->shape, chunk, 0, 0, 0);
-    for (int t = 0; t < KVC_TILE; t++, scale += 2)
-        memcpy(scale, &false_scale, sizeof false_scale);
-    return st;
-}
-
-/* The first n tokens of s as a cache on disk. */
-static cag_kvc *write_cache(const cag_session *s, const cag_model *m, int n,
-                            const char *codec, const char *path)
-{
-    const cag_model_info *i = cag_model_get_info(m);
-    struct fix f = { .codec = codec };
-    struct { struct kvc_shape shape; const cag_session *s; } x;
-    struct pool *pool = NULL;
-    cag_kvc *k = NULL;
-
-    f.shape = (struct kvc_shape){ i->n_layer, i->n_kv_head, i->d_head,
-                                  strcmp(codec, "q8h") == 0 ? 1 : 2, n, 64 };
-    fix_init(&f);
-    x.shape = f.shape;
-    x.s = s;
-    struct kvc_desc d = fix_desc(&f);
-    d.chunk = export_chunk;
-    d.ctx = &x;
-    OK(pool_new(&pool, 2, err));
-    OK(kvc_write(path, &d, -1, pool, err));
-    OK(cag_kvc_open(path, &k, err));
-    pool_free(pool);
-    fix_free(&f);
-    return k;
+    if (chunk > 0 || layer < shape->n_layer - 1)
+        return;
+    dst += kvc_scale_off(shape, chunk, 0, 0, 0);
+    for (int t = 0; t < KVC_TILE; t++)
+        memcpy(dst + 2 * t, ctx, 2);
 }
 
 static struct {
@@ -256,7 +222,7 @@ static void check_cached(int n, int more, const char *codec)
     const float *x, *y;
     cag_session *source = prefilled(t.cpu, NULL, 0, n + more, &x);
     cag_session *cold = prefilled(t.cpu, NULL, 0, n + N_QUESTION, &x);
-    cag_kvc *k = write_cache(source, t.m, n + more, codec, t.path);
+    cag_kvc *k = mt_cache(source, t.m, n + more, codec, 64, t.path);
     cag_prefix *p = NULL;
 
     assert_true(asked != NULL && stepped != NULL);
@@ -334,7 +300,7 @@ static void codes(void **state)
         OK(session_gather(source, 0, err));
         OK(cag_session_prefill(source, t.ids, n, NULL, err));
         OK(session_balance(source, err));
-        cag_kvc *k = write_cache(source, t.m, n, "q8h", t.path);
+        cag_kvc *k = mt_cache(source, t.m, n, "q8h", 64, t.path);
         for (int cut = 0; cut < (n > 100 ? 2 : 1); cut++) {
             int m = n - 70 * cut;
             OK(prefix_new_part(t.cpu, k, m, &p, err));
@@ -373,9 +339,9 @@ static void codes_that_lie(void **state)
     OK(session_gather(source, 0, err));
     OK(cag_session_prefill(source, t.ids, N, NULL, err));
     OK(session_balance(source, err));
-    false_scale = 0x7bff;        /* the largest f16 */
-    cag_kvc *k = write_cache(source, t.m, N, "q8h", t.path);
-    false_scale = 0;
+    const uint16_t largest = 0x7bff;     /* of f16 */
+    cag_kvc *k = mt_cache_changed(source, t.m, N, "q8h", 64, false_scale,
+                                  &largest, t.path);
     cag_engine *const device[] = { t.cpu, t.gpu };
     for (int i = 0; i < 2; i++) {
         OK(cag_prefix_new(device[i], k, &p, err));
@@ -406,7 +372,7 @@ static void batch(void **state)
     (void)state;
     set_up("models/llama-bias");
     a[0] = prefilled(t.cpu, NULL, 0, N, x);
-    cag_kvc *k = write_cache(a[0], t.m, N, "f16z", t.path);
+    cag_kvc *k = mt_cache(a[0], t.m, N, "f16z", 64, t.path);
     cag_session_free(a[0]);
     OK(cag_prefix_new(t.cpu, k, &p, err));
     OK(cag_prefix_new(t.gpu, k, &q, err));
@@ -530,7 +496,7 @@ static void written(void **state)
     set_up("models/llama.Q4_1.gguf");
     cag_session *g = prefilled(t.gpu, NULL, 0, N, &y);
     cag_session *cold = prefilled(t.cpu, NULL, 0, N + N_QUESTION, &x);
-    cag_kvc *k = write_cache(g, t.m, N, "f16z", t.path);
+    cag_kvc *k = mt_cache(g, t.m, N, "f16z", 64, t.path);
     cag_prefix *p = NULL;
     OK(cag_prefix_new(t.cpu, k, &p, err));
     cag_session *s = prefilled(t.cpu, p, N, N + N_QUESTION, &y);
@@ -621,7 +587,7 @@ static void a_thousand_questions(void **state)
     (void)state;
     set_up("models/llama.Q4_0.gguf");
     cag_session *source = prefilled(t.cpu, NULL, 0, N, &x);
-    cag_kvc *k = write_cache(source, t.m, N, "f16", t.path);
+    cag_kvc *k = mt_cache(source, t.m, N, "f16", 64, t.path);
     OK(cag_prefix_new(t.gpu, k, &p, err));
     OK(cag_prefix_load(p, err));
     uint64_t bytes = 0;
@@ -985,7 +951,7 @@ static void timeline(void **state)
     set_up("models/qwen3");
     int n_layer = t.m->config.n_layer;
     cag_session *source = prefilled(t.cpu, NULL, 0, N, &x);
-    cag_kvc *k = write_cache(source, t.m, N, "f16", t.path);
+    cag_kvc *k = mt_cache(source, t.m, N, "f16", 64, t.path);
     cag_session_free(source);
     engine_timeline(t.cpu, moment, &s);
     engine_timeline(t.gpu, moment, &s);

@@ -107,8 +107,8 @@ static inline int32_t mt_argmax(const float *x, int n)
 }
 
 /* What a test does to a chunk on its way to disk. */
-typedef void mt_change(const struct kvc_shape *shape, int chunk, uint8_t *dst,
-                       const void *ctx);
+typedef void mt_change(const struct kvc_shape *shape, int layer, int chunk,
+                       uint8_t *dst, const void *ctx);
 
 struct mt_source {
     const cag_session *s;
@@ -125,7 +125,7 @@ static inline cag_status mt_chunk(void *ctx, int layer, int chunk,
                                          err);
 
     if (st == CAG_OK && x->change)
-        x->change(&x->shape, chunk, dst, x->ctx);
+        x->change(&x->shape, layer, chunk, dst, x->ctx);
     return st;
 }
 

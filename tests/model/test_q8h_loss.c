@@ -59,11 +59,12 @@ static void spoil_tile(uint8_t *tile, int v, int d, enum lossy lossy)
     }
 }
 
-static void spoil_chunk(const struct kvc_shape *shape, int chunk, uint8_t *dst,
-                        const void *ctx)
+static void spoil_chunk(const struct kvc_shape *shape, int layer, int chunk,
+                        uint8_t *dst, const void *ctx)
 {
     const enum lossy *lossy = ctx;
 
+    (void)layer;
     for (int v = 0; v < 2; v++)
         for (int h = 0; h < shape->n_kv_head; h++)
             for (int t = 0; t < kvc_chunk_tiles(shape, chunk); t++)
