@@ -271,8 +271,7 @@ static void layer_rest(struct pass *p)
 {
     struct cpu *c = p->c;
     size_t d = (size_t)c->cfg->d_model, ff = (size_t)c->cfg->d_ff;
-    struct attn_pass a = { c, p->row, p->r0, p->n_row, p->layer,
-                           p->prompt };
+    struct attn_pass a = { c, p->row, p->r0, p->n_row, p->layer, p->prompt };
     struct product o, gu, down;
 
     if (p->prompt)
@@ -290,14 +289,14 @@ static void layer_rest(struct pass *p)
     product_add(&gu, &p->w->w_up, c->up, ff);
     pass_product(&down, p, c->gate, c->cfg->d_ff);
     product_add(&down, &p->w->w_down, c->y, d);
-    product_chain(&gu, &down);
+    bool chained = product_chain(&gu, &down);
     struct stage sg = { p, &gu, STAGE_NORM, p->w->ffn_norm, true, p->w->bo,
                         { 0 } };
     stage_run(&sg);
     product_run(&gu);
 
     struct stage sd = { p, &down, STAGE_PLAIN, NULL, false, NULL, { 0 } };
-    if (!product_chained(&down))
+    if (!chained)
         stage_run(&sd);
     product_run(&down);
 }

@@ -69,19 +69,16 @@ static bool is_fast(const struct cpu *c, const struct out_mat *m)
     return c->fast != NULL && c->fast->takes(m->w.type);
 }
 
-void product_chain(struct product *pr, struct product *next)
+bool product_chain(struct product *pr, struct product *next)
 {
     const struct cpu *c = pr->c;
 
     pr->swiglu = true;
-    if (!pr->rows && !is_fast(c, &pr->mat[0]) && !is_fast(c, &pr->mat[1]) &&
-        !is_fast(c, &next->mat[0]))
-        pr->gated = next->packed = pr->mat[0].y;
-}
-
-bool product_chained(const struct product *pr)
-{
-    return pr->packed != pr->c->packed;
+    if (pr->rows || is_fast(c, &pr->mat[0]) || is_fast(c, &pr->mat[1]) ||
+        is_fast(c, &next->mat[0]))
+        return false;
+    pr->gated = next->packed = pr->mat[0].y;
+    return true;
 }
 
 void product_place(struct product *pr)

@@ -40,12 +40,10 @@ void product_init(struct product *pr, struct cpu *c, int r0, int n_tok,
 void product_add(struct product *pr, const struct wmat *w, float *y,
                  size_t ld);
 /*
- * next = Wdown swiglu(pr): both are prompts' products.  Where one kernel
- * does it, pr packs its result for next, which then needs no product_encode
- * and reads none of pr's y.
+ * next = Wdown swiglu(pr).  True where one kernel does it: pr then packs its
+ * result for next, which needs no product_encode and reads none of pr's y.
  */
-void product_chain(struct product *pr, struct product *next);
-bool product_chained(const struct product *pr);
+bool product_chain(struct product *pr, struct product *next);
 
 /* Row kernels: give every distinct weight type its own form of the input. */
 void product_place(struct product *pr);
