@@ -12,8 +12,8 @@
 #include "cmd/ui.h"
 
 struct batch_io {
-    struct ask_lines in;         /* first: next and ready get the struct */
-    cag_rows        *rows;       /* NULL: standard output                */
+    struct ask_lines in; /* first: next and ready get the struct */
+    cag_rows *rows;      /* NULL: standard output                */
 };
 
 static const char *next_line(void *ctx, size_t *size, cag_error *err)
@@ -41,7 +41,7 @@ static cag_status put_row(void *ctx, const char *row, size_t n,
     ui_put_text(stdout, row, n);
     if (ui_flush_stdout())
         return CAG_OK;
-    err->status = CAG_E_IO;    /* ui_close_stdout tells it */
+    err->status = CAG_E_IO; /* ui_close_stdout tells it */
     return CAG_E_IO;
 }
 
@@ -79,10 +79,12 @@ static int too_many(const struct ask_opts *o, const struct batch_io *io,
 
 static int run(const struct ask_opts *o, cag_kb *kb, struct batch_io *io)
 {
-    cag_batch_opts b = { .params = o->params, .parallel = o->parallel,
+    cag_batch_opts b = { .params = o->params,
+                         .parallel = o->parallel,
                          .unordered = o->unordered,
                          .fail_fast = o->fail_fast,
-                         .check_only = o->dry_run, .format = o->format,
+                         .check_only = o->dry_run,
+                         .format = o->format,
                          .name = io->in.name,
                          .ready = line_ready };
     cag_batch_report r;
@@ -97,11 +99,11 @@ static int run(const struct ask_opts *o, cag_kb *kb, struct batch_io *io)
     ui_catch(false);
     ui_progress_end();
     if (st && (ferror(stdout) || ui_caught()))
-        return UI_IOERR;       /* ui_close_stdout says why */
+        return UI_IOERR; /* ui_close_stdout says why */
     if (st)
         return ui_error(&err);
     if (ui_caught())
-        return UI_OK;          /* ui_close_stdout ends by the signal */
+        return UI_OK; /* ui_close_stdout ends by the signal */
     summary(o, &r);
     bad = r.n_failed > o->max_errors || (o->fail_fast && r.n_failed);
     if (io->rows && !(o->fail_fast && r.n_failed) &&
@@ -135,7 +137,7 @@ int ask_batch(const struct ask_opts *o, cag_kb *kb)
         status = ui_fail(CAG_E_USAGE, o->output,
                          "the output is what the batch reads");
     else if (o->output && !o->dry_run &&
-        cag_rows_open(o->output, o->resume, &io.rows, &err))
+             cag_rows_open(o->output, o->resume, &io.rows, &err))
         status = ui_error(&err);
     if (!status)
         status = run(o, kb, &io);

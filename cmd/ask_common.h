@@ -7,42 +7,41 @@
 #include <cag/pipeline.h>
 
 struct ask_opts {
-    cag_kb_opts    kb;
+    cag_kb_opts kb;
     cag_ask_params params;
-    bool           json, no_stream, usage, extract, chat;
-    const char    *log;
+    bool json, no_stream, usage, extract, chat;
+    const char *log;
     /* batch */
-    const char    *batch, *output;
-    int            format, parallel;
-    bool           resume, unordered, fail_fast, dry_run;
-    int64_t        max_errors;
+    const char *batch, *output;
+    int format, parallel;
+    bool resume, unordered, fail_fast, dry_run;
+    int64_t max_errors;
 };
 
 /* Print answer text as it comes; ctx is a struct ask_stream. */
 struct ask_stream {
-    bool   off;           /* collect only */
+    bool off; /* collect only */
     size_t printed;
-    bool   failed;        /* stdout is gone */
+    bool failed; /* stdout is gone */
 };
 bool ask_stream_text(void *ctx, const char *text, size_t n);
 
 /* Sums over the questions asked. */
 struct ask_figures {
     int64_t n_asked, n_generated;
-    double  seconds;
+    double seconds;
 };
 
 /* Ask one question and print the answer the way o says; returns the exit
  * status.  chat and figures may be NULL. */
-int  ask_question(const struct ask_opts *o, cag_kb *kb, cag_chat *chat,
-                  const char *question, size_t n,
-                  struct ask_figures *figures);
+int ask_question(const struct ask_opts *o, cag_kb *kb, cag_chat *chat,
+                 const char *question, size_t n, struct ask_figures *figures);
 /* The line of -u. */
 void ask_print_usage(const cag_kb *kb, const cag_answer *a);
 /* The first fenced code block of text, or false. */
 bool ask_fenced(const char *text, const char **block, size_t *n);
 
-int  ask_interactive(const struct ask_opts *o, cag_kb *kb);
-int  ask_batch(const struct ask_opts *o, cag_kb *kb);
+int ask_interactive(const struct ask_opts *o, cag_kb *kb);
+int ask_batch(const struct ask_opts *o, cag_kb *kb);
 
 #endif

@@ -20,13 +20,13 @@ enum { N_QUOTES = 3 };
 
 struct talk {
     const struct ask_opts *o;
-    cag_kb                *kb;
-    cag_chat              *chat;     /* NULL: clean prefix each time */
-    bool                   tty;
-    char                  *line;     /* not on a terminal */
-    size_t                 cap;
-    bool                   holds_nul;
-    struct ask_figures     sum;
+    cag_kb *kb;
+    cag_chat *chat; /* NULL: clean prefix each time */
+    bool tty;
+    char *line; /* not on a terminal */
+    size_t cap;
+    bool holds_nul;
+    struct ask_figures sum;
 };
 
 /* A line without its newline, heap; NULL at the end of input. */
@@ -99,11 +99,13 @@ static void show_stats(const struct talk *t)
 {
     const cag_kvc_info *i = cag_kvc_get_info(cag_kb_get_kvc(t->kb));
 
-    fprintf(stderr, "%lld tokens cached, context %lld; %lld questions, %lld "
-            "tokens generated, %.1f tokens/s\n", (long long)i->n_tok,
-            (long long)cag_kb_n_ctx(t->kb), (long long)t->sum.n_asked,
-            (long long)t->sum.n_generated,
-            t->sum.seconds > 0 ? (double)t->sum.n_generated / t->sum.seconds : 0.0);
+    fprintf(stderr,
+            "%lld tokens cached, context %lld; %lld questions, %lld "
+            "tokens generated, %.1f tokens/s\n",
+            (long long)i->n_tok, (long long)cag_kb_n_ctx(t->kb),
+            (long long)t->sum.n_asked, (long long)t->sum.n_generated,
+            t->sum.seconds > 0 ? (double)t->sum.n_generated / t->sum.seconds
+                               : 0.0);
 }
 
 /* Returns false to end; a command that is none is an error in a script. */
@@ -126,12 +128,16 @@ static bool command(struct talk *t, const char *line, int *status)
         else
             ui_note("turns are kept from now on; /reset forgets them");
     } else if (strcmp(line, "/help") && !t->tty)
-        *status = ui_fail(CAG_E_USAGE, NULL, "unknown command '%s'; /help "
-                          "lists them", line);
+        *status = ui_fail(CAG_E_USAGE, NULL,
+                          "unknown command '%s'; /help "
+                          "lists them",
+                          line);
     else
-        fprintf(stderr, "/sources  what was read    /stats  figures so far\n"
-                "/chat     keep turns       /reset  forget them\n"
-                "/quit     end (or Ctrl-D)  \"\"\"     begin and end a block\n");
+        fprintf(
+            stderr,
+            "/sources  what was read    /stats  figures so far\n"
+            "/chat     keep turns       /reset  forget them\n"
+            "/quit     end (or Ctrl-D)  \"\"\"     begin and end a block\n");
     return true;
 }
 
@@ -140,10 +146,10 @@ static int ask(struct talk *t, const char *question)
     int status;
 
     ui_catch(true);
-    status = ask_question(t->o, t->kb, t->chat, question, strlen(question),
-                          &t->sum);
+    status =
+        ask_question(t->o, t->kb, t->chat, question, strlen(question), &t->sum);
     if (ui_caught() && t->tty) {
-        ui_forget_signal();      /* it stopped the answer, not the program */
+        ui_forget_signal(); /* it stopped the answer, not the program */
         status = UI_OK;
     }
     ui_catch(false);
@@ -152,8 +158,7 @@ static int ask(struct talk *t, const char *question)
 
 int ask_interactive(const struct ask_opts *o, cag_kb *kb)
 {
-    struct talk t = { .o = o, .kb = kb,
-                      .tty = isatty(0) && isatty(1) };
+    struct talk t = { .o = o, .kb = kb, .tty = isatty(0) && isatty(1) };
     cag_error err = CAG_ERROR_INIT;
     int status = UI_OK;
     char *line;

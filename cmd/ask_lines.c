@@ -16,7 +16,7 @@
 
 #include "cmd/ui.h"
 
-#define READ_BYTES ((size_t)64 << 10)
+#define READ_BYTES     ((size_t)64 << 10)
 #define LINE_MAX_BYTES ((size_t)256 << 20)
 
 static cag_status fail(const struct ask_lines *l, cag_status status,
@@ -29,8 +29,7 @@ static cag_status fail(const struct ask_lines *l, cag_status status,
     return status;
 }
 
-cag_status ask_lines_open(struct ask_lines *l, const char *path,
-                          cag_error *err)
+cag_status ask_lines_open(struct ask_lines *l, const char *path, cag_error *err)
 {
     struct stat st;
 
@@ -63,7 +62,8 @@ static size_t newline(struct ask_lines *l)
 {
     size_t n = l->end - l->begin;
     const char *at = n > l->scanned ? memchr(l->buf + l->begin + l->scanned,
-                                             '\n', n - l->scanned) : NULL;
+                                             '\n', n - l->scanned)
+                                    : NULL;
 
     l->scanned = at ? (size_t)(at - l->buf) - l->begin : n;
     return at ? l->scanned : SIZE_MAX;

@@ -10,20 +10,20 @@
 #include <cag/error.h>
 
 struct ask_lines {
-    int         fd;
+    int fd;
     const char *name;
-    char       *buf;               /* [begin, end) is read and not yet taken */
-    size_t      begin, end, cap;
-    size_t      scanned;           /* no newline in [begin, begin + scanned) */
-    bool        eof;
+    char *buf; /* [begin, end) is read and not yet taken */
+    size_t begin, end, cap;
+    size_t scanned; /* no newline in [begin, begin + scanned) */
+    bool eof;
 };
 
 /* Open path; "-" is standard input.  CAG_E_MISSING. */
-cag_status  ask_lines_open(struct ask_lines *l, const char *path,
-                           cag_error *err);
-void        ask_lines_close(struct ask_lines *l);
+cag_status ask_lines_open(struct ask_lines *l, const char *path,
+                          cag_error *err);
+void ask_lines_close(struct ask_lines *l);
 /* Can ask_lines_next answer without waiting? */
-bool        ask_lines_ready(struct ask_lines *l);
+bool ask_lines_ready(struct ask_lines *l);
 /*
  * The next line without its newline, valid until the next call; NULL at the
  * end, after an error, and when a signal was caught.  While it waits, a

@@ -20,7 +20,7 @@ bool ask_stream_text(void *ctx, const char *text, size_t n)
 
     if (!s->off && n) {
         if (!s->printed)
-            ui_progress_end();      /* it would stand in front of the text */
+            ui_progress_end(); /* it would stand in front of the text */
         ui_put_text(stdout, text, n);
         s->failed = !ui_flush_stdout();
         s->printed += n;
@@ -32,8 +32,8 @@ bool ask_fenced(const char *text, const char **block, size_t *n)
 {
     const char *open = text, *end;
 
-    while ((open = strstr(open, "```")) != NULL &&
-           open != text && open[-1] != '\n')
+    while ((open = strstr(open, "```")) != NULL && open != text &&
+           open[-1] != '\n')
         open += 3;
     if (!open || !(open = strchr(open, '\n')))
         return false;
@@ -54,8 +54,7 @@ static const char *say_verified(char *text, size_t size, const cag_kb *kb)
         snprintf(text, size, "every digest");
     else
         snprintf(text, size, "header, %d sections, %lld of %lld chunks",
-                 c.n_section, (long long)c.n_chunk,
-                 (long long)c.of_chunk);
+                 c.n_section, (long long)c.n_chunk, (long long)c.of_chunk);
     return text;
 }
 
@@ -68,9 +67,9 @@ static void print_device_memory(const cag_kb *kb)
     fprintf(stderr,
             "; %s of its memory in use (weights %s, cache %s, sessions %s, "
             "scratch %s)",
-            ui_size(all, cag_kb_device_bytes(kb)),
-            ui_size(weights, m.weights), ui_size(caches, m.caches),
-            ui_size(sessions, m.sessions), ui_size(scratch, m.scratch));
+            ui_size(all, cag_kb_device_bytes(kb)), ui_size(weights, m.weights),
+            ui_size(caches, m.caches), ui_size(sessions, m.sessions),
+            ui_size(scratch, m.scratch));
 }
 
 void ask_print_usage(const cag_kb *kb, const cag_answer *a)
@@ -126,7 +125,8 @@ static void warn_cut(const cag_kb *kb, const cag_answer *a)
                 (long long)a->n_generated);
     else
         ui_warn("the answer was cut after %lld tokens: the context of %lld "
-                "is full", (long long)a->n_generated, (long long)n_ctx);
+                "is full",
+                (long long)a->n_generated, (long long)n_ctx);
 }
 
 static int print_answer(const struct ask_opts *o, cag_kb *kb,

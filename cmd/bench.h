@@ -20,9 +20,9 @@ int bench_probe(int argc, char **argv);
 extern const opt_usage bench_probe_usage;
 
 struct bench_ask {
-    const char *ask;           /* path of cag-ask                           */
+    const char *ask; /* path of cag-ask                           */
     const char *device, *gpu_layers;
-    int         n_thread, n_gen;
+    int n_thread, n_gen;
     const char *precision;
 };
 /* The cag-ask that lies beside this program (heap, free()), or NULL. */

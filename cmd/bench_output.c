@@ -82,8 +82,8 @@ static void print_md(const cag_bench_report *r, FILE *to)
 /* -------------------------------------------------------------------- CSV */
 
 static const char *const csv_facts[] = {
-    "date", "cpu", "threads", "kernels", "device", "model", "model_type",
-    "model_sha256", "codec", "tool", "git", NULL
+    "date",       "cpu",          "threads", "kernels", "device", "model",
+    "model_type", "model_sha256", "codec",   "tool",    "git",    NULL
 };
 
 static void csv_text(FILE *to, const char *s)

@@ -17,8 +17,8 @@ static const char *const precision_names[] = { "default", "exact", "fast",
 
 static struct {
     const char *model, *ids, *device, *gpu_layers;
-    int         n_next, n_top, chunk, n_thread, kv, precision;
-    bool        step, json;
+    int n_next, n_top, chunk, n_thread, kv, precision;
+    bool step, json;
 } o = { .n_next = 16, .n_top = 5, .device = "auto" };
 
 static const opt_spec probe_specs[] = {
@@ -51,10 +51,13 @@ static const opt_spec probe_specs[] = {
 };
 
 const opt_usage bench_probe_usage = {
-    "cag-bench probe", "-m MODEL --ids FILE [options]",
+    "cag-bench probe",
+    "-m MODEL --ids FILE [options]",
     "evaluate given token ids",
     "  echo '[1, 2, 3]' | cag-bench probe -m MODEL --ids - -n 8 --json\n",
-    probe_specs, NULL, NULL
+    probe_specs,
+    NULL,
+    NULL
 };
 
 static void print_text(int n_ids, const cag_probe_result *r)
@@ -130,13 +133,13 @@ int bench_probe(int argc, char **argv)
     if (o.ids == NULL)
         opt_fail("no ids: use --ids FILE");
 
-    cag_engine_opts eo = {
-        .device = o.device, .plugin = places_plugin(),
-        .n_thread = o.n_thread, .chunk = o.chunk,
-        .gpu_layers = operand_gpu_layers(o.gpu_layers),
-        .precision = (cag_precision)o.precision,
-        .kv_f32 = o.kv == 1
-    };
+    cag_engine_opts eo = { .device = o.device,
+                           .plugin = places_plugin(),
+                           .n_thread = o.n_thread,
+                           .chunk = o.chunk,
+                           .gpu_layers = operand_gpu_layers(o.gpu_layers),
+                           .precision = (cag_precision)o.precision,
+                           .kv_f32 = o.kv == 1 };
     st = cag_probe_read(o.ids, &lists, &err);
     cag_model_search search = { places_get()->hf_hub, places_get()->models };
     if (st == CAG_OK)

@@ -45,8 +45,8 @@ char *bench_find_ask(void)
     return path;
 }
 
-static cag_status fail(cag_error *err, cag_status st, int sys,
-                       const char *file, const char *what)
+static cag_status fail(cag_error *err, cag_status st, int sys, const char *file,
+                       const char *what)
 {
     if (err == NULL)
         return st;
@@ -86,8 +86,7 @@ static void look_at_memory(pid_t pid, cag_bench_process *out)
     out->has_memory = kilobytes(text, "\nAnonymous:", &out->private_bytes) &&
                       kilobytes(text, "Rss:", &rss) &&
                       kilobytes(text, "\nPss:", &out->shared_bytes);
-    out->mapped_bytes = rss > out->private_bytes ? rss - out->private_bytes
-                                                 : 0;
+    out->mapped_bytes = rss > out->private_bytes ? rss - out->private_bytes : 0;
 }
 
 /* Read until something, or the end, comes. */
@@ -166,8 +165,8 @@ cag_status bench_ask_process(void *ctx, const char *kvc, const char *model,
 {
     const struct bench_ask *a = ctx;
     char threads[16], n_gen[16];
-    const char *v[24] = { a->ask, "-q", "--stale", "warn", "-m", model, "-n",
-                          n_gen };
+    const char *v[24] = { a->ask, "-q",  "--stale", "warn",
+                          "-m",   model, "-n",      n_gen };
     char *argv[24];
     int n = 8;
 

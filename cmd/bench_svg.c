@@ -14,25 +14,41 @@
 #include "cmd/bench.h"
 #include "cmd/ui_internal.h"
 
-enum { WIDTH = 760, PANEL = 260, LEFT = 70, RIGHT = 210, TOP = 44,
-       BOTTOM = 40, MAX_POINT = 64, MAX_CURVE = 4 };
+enum {
+    WIDTH = 760,
+    PANEL = 260,
+    LEFT = 70,
+    RIGHT = 210,
+    TOP = 44,
+    BOTTOM = 40,
+    MAX_POINT = 64,
+    MAX_CURVE = 4
+};
 
-struct curve_spec { const char *name, *state, *label; };
+struct curve_spec {
+    const char *name, *state, *label;
+};
 
 static const struct panel_spec {
     const char *title, *unit;
     struct curve_spec curve[MAX_CURVE];
 } panels[] = {
-    { "process start to first byte", "s",
-      { { "ttft", "warm", "cached, warm" }, { "ttft", "cold", "cached, cold" },
+    { "process start to first byte",
+      "s",
+      { { "ttft", "warm", "cached, warm" },
+        { "ttft", "cold", "cached, cold" },
         { "ttft_uncached", "warm", "reading everything" } } },
-    { "first token, in the process", "s",
+    { "first token, in the process",
+      "s",
       { { "first_token", "warm", "cached" },
         { "first_token_uncached", "warm", "reading everything" } } },
-    { "building the cache", "s",
-      { { "build", "", "all" }, { "prefill", "", "prefill" },
+    { "building the cache",
+      "s",
+      { { "build", "", "all" },
+        { "prefill", "", "prefill" },
         { "write", "", "write" } } },
-    { "generated tokens a second", "tokens/s",
+    { "generated tokens a second",
+      "tokens/s",
       { { "decode_rate", "", "one question" } } },
     { "size of the cache", "bytes", { { "file_bytes", "", "file" } } },
 };
@@ -43,11 +59,14 @@ static const char *const dashes[] = { "", "6 3", "2 3", "8 3 2 3" };
 
 struct curve {
     const struct curve_spec *spec;
-    const cag_bench_figure  *point[MAX_POINT];
-    int                      n;
+    const cag_bench_figure *point[MAX_POINT];
+    int n;
 };
 
-struct axes { double x0, x1, y0, y1; bool log_y; };
+struct axes {
+    double x0, x1, y0, y1;
+    bool log_y;
+};
 
 static void collect(const cag_bench_report *r, struct curve *c)
 {
@@ -85,7 +104,7 @@ static void scale(const struct curve *c, int n, struct axes *a)
         a->y0 = 0;
         a->y1 = a->y1 > 0 ? a->y1 * 1.1 : 1;
     }
-    if (a->x1 <= a->x0) {       /* a single length stands in the middle */
+    if (a->x1 <= a->x0) { /* a single length stands in the middle */
         a->x0 *= 0.5;
         a->x1 *= 2;
     }
@@ -100,8 +119,8 @@ static double at_x(const struct axes *a, double v)
 
 static double at_y(const struct axes *a, double v, int top)
 {
-    double t = a->log_y ? log(fmax(v, a->y0) / a->y0) / log(a->y1 / a->y0)
-                        : v / a->y1;
+    double t =
+        a->log_y ? log(fmax(v, a->y0) / a->y0) / log(a->y1 / a->y0) : v / a->y1;
 
     return top + PANEL - BOTTOM - t * (PANEL - BOTTOM - TOP);
 }
@@ -133,8 +152,10 @@ static void draw_axes(FILE *to, const struct axes *a, int top,
     double right = WIDTH - RIGHT, bottom = top + PANEL - BOTTOM, y = a->y0;
     char n[32];
 
-    fprintf(to, "<path d=\"M%d %dV%.1fH%.1f\" fill=\"none\" "
-                "stroke=\"#555\"/>\n", LEFT, top + TOP, bottom, right);
+    fprintf(to,
+            "<path d=\"M%d %dV%.1fH%.1f\" fill=\"none\" "
+            "stroke=\"#555\"/>\n",
+            LEFT, top + TOP, bottom, right);
     for (int i = 0; i <= 12; i++) {
         if (a->log_y ? y > a->y1 * 1.001 : i > 4)
             break;
@@ -159,8 +180,10 @@ static void draw_point(FILE *to, int shape, double x, double y)
     if (shape == 0)
         fprintf(to, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"4\"/>\n", x, y);
     else if (shape == 1)
-        fprintf(to, "<rect x=\"%.1f\" y=\"%.1f\" width=\"8\" "
-                    "height=\"8\"/>\n", x - 4, y - 4);
+        fprintf(to,
+                "<rect x=\"%.1f\" y=\"%.1f\" width=\"8\" "
+                "height=\"8\"/>\n",
+                x - 4, y - 4);
     else
         fprintf(to, "<path d=\"M%.1f %.1fl5 9h-10z\"/>\n", x, y - 5);
 }
@@ -185,8 +208,8 @@ static void draw_curve(FILE *to, const struct axes *a, int top, int i,
         double x = at_x(a, (double)f->context);
 
         y = at_y(a, f->median, top);
-        fprintf(to, "<path d=\"M%.1f %.1fV%.1f\"/>\n", x,
-                at_y(a, f->min, top), at_y(a, f->max, top));
+        fprintf(to, "<path d=\"M%.1f %.1fV%.1f\"/>\n", x, at_y(a, f->min, top),
+                at_y(a, f->max, top));
         draw_point(to, i, x, y);
     }
     fprintf(to, "</g>\n");
@@ -210,8 +233,7 @@ static void draw_panel(FILE *to, const struct panel_spec *p,
         double y = top + TOP + 18 * i + 8;
 
         draw_curve(to, &a, top, i, &c[i]);
-        fprintf(to, "<g stroke=\"%s\" fill=\"%s\">\n", colours[i],
-                colours[i]);
+        fprintf(to, "<g stroke=\"%s\" fill=\"%s\">\n", colours[i], colours[i]);
         draw_point(to, i, WIDTH - RIGHT + 20, y - 4);
         fprintf(to, "</g>\n");
         text(to, WIDTH - RIGHT + 32, y, "start", c[i].spec->label);
@@ -241,9 +263,10 @@ bool bench_print_svg(const cag_bench_report *r, FILE *to)
 
     for (int i = 0; i < N; i++)
         n_panel += panel_curves(r, &panels[i], c) > 0;
-    fprintf(to, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" "
-                "height=\"%d\" viewBox=\"0 0 %d %d\" "
-                "font-family=\"sans-serif\" font-size=\"12\">\n",
+    fprintf(to,
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" "
+            "height=\"%d\" viewBox=\"0 0 %d %d\" "
+            "font-family=\"sans-serif\" font-size=\"12\">\n",
             WIDTH, top + n_panel * PANEL, WIDTH, top + n_panel * PANEL);
     fprintf(to, "<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n");
     fputs("<text x=\"12\" y=\"20\">", to);

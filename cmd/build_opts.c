@@ -156,8 +156,8 @@ void build_show_defaults(void)
 static char *default_output(const char *path)
 {
     const char *dot = strrchr(path, '.'), *slash = strrchr(path, '/');
-    int n = dot && (!slash || dot > slash) ? (int)(dot - path)
-                                           : (int)strlen(path);
+    int n =
+        dot && (!slash || dot > slash) ? (int)(dot - path) : (int)strlen(path);
     char *out;
 
     return asprintf(&out, "%.*s.kvc", n, path) < 0 ? NULL : out;
@@ -259,27 +259,28 @@ static int check_template_name(const cag_manifest *m)
 static void refuse_idle(void)
 {
     static const void *const what[] = {
-        &cli.codec, &cli.n_ctx, &cli.reserve, &cli.system, &cli.system_file,
-        &cli.label, &cli.refusal, &cli.ack, &cli.title, &cli.files0, &cli.front,
-        &cli.template_name, &cli.template_file, &cli.precision
+        &cli.codec,         &cli.n_ctx,    &cli.reserve, &cli.system,
+        &cli.system_file,   &cli.label,    &cli.refusal, &cli.ack,
+        &cli.title,         &cli.files0,   &cli.front,   &cli.template_name,
+        &cli.template_file, &cli.precision
     };
-    static const void *const how[] = {
-        &cli.model, &cli.template_date, &cli.chunk, &cli.force, &cli.depfile,
-        &cli.keep_mtime, &cli.checkpoint, &cli.max_memory, &cli.max_loss,
-        &cli.gpu_layers
-    };
+    static const void *const how[] = { &cli.model,      &cli.template_date,
+                                       &cli.chunk,      &cli.force,
+                                       &cli.depfile,    &cli.keep_mtime,
+                                       &cli.checkpoint, &cli.max_memory,
+                                       &cli.max_loss,   &cli.gpu_layers };
     const char *run = cli.check     ? "--check"
                       : cli.refresh ? "--refresh"
-                      : cli.recode  ? "--recode" : NULL;
+                      : cli.recode  ? "--recode"
+                                    : NULL;
     const char *from;
 
     for (size_t i = 0; run && i < sizeof what / sizeof *what; i++)
         if ((from = opt_origin(what[i])) != NULL)
-            opt_fail("%s does not go with %s: %s", from, run, cli.refresh
-                         ? "the cache records it; build with it once"
-                         : "nothing is built");
-    for (size_t i = 0; run && !cli.refresh && i < sizeof how / sizeof *how;
-         i++)
+            opt_fail("%s does not go with %s: %s", from, run,
+                     cli.refresh ? "the cache records it; build with it once"
+                                 : "nothing is built");
+    for (size_t i = 0; run && !cli.refresh && i < sizeof how / sizeof *how; i++)
         if ((from = opt_origin(how[i])) != NULL &&
             strncmp(from, "environment", 11))
             opt_fail("%s does not go with %s: nothing is built", from, run);
@@ -325,7 +326,8 @@ int build_fill(cag_build_opts *b, const cag_manifest *m)
     b->depfile = cli.depfile;
     b->template_date = places_epoch();
     b->now = places_now();
-    if (cli.template_date && !operand_date(cli.template_date, &b->template_date))
+    if (cli.template_date &&
+        !operand_date(cli.template_date, &b->template_date))
         opt_fail("--template-date is '%s', expected YYYY-MM-DD",
                  cli.template_date);
     if (cli.mode && !operand_mode(cli.mode, &b->mode))
@@ -345,7 +347,8 @@ int build_fill(cag_build_opts *b, const cag_manifest *m)
     if (cli.device && !cag_device_is_name(cli.device))
         return bad_value(&cli.device, "device", m,
                          "unknown device '%s', expected auto, cpu, cuda or "
-                         "cuda:N", cli.device);
+                         "cuda:N",
+                         cli.device);
     if (cli.gpu_layers &&
         !cag_gpu_layers_of(cli.gpu_layers, &b->engine.gpu_layers))
         return bad_value(&cli.gpu_layers, "gpu-layers", m,

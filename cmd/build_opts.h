@@ -10,16 +10,16 @@
 #include "cmd/opt.h"
 
 struct build_cli {
-    const char *model, *output, *files0, *title, *system, *system_file,
-        *label, *refusal, *ack, *template_name, *template_file, *template_date,
-        *device, *gpu_layers, *depfile, *recode, *mode, *manifest;
-    int         codec, precision, front, verify, n_thread, chunk;
-    int64_t     n_ctx, reserve, max_memory;
-    double      lock_timeout, checkpoint_s, max_loss;
-    bool        checkpoint, force, check, keep_mtime, dry_run, refresh, json;
+    const char *model, *output, *files0, *title, *system, *system_file, *label,
+        *refusal, *ack, *template_name, *template_file, *template_date, *device,
+        *gpu_layers, *depfile, *recode, *mode, *manifest;
+    int codec, precision, front, verify, n_thread, chunk;
+    int64_t n_ctx, reserve, max_memory;
+    double lock_timeout, checkpoint_s, max_loss;
+    bool checkpoint, force, check, keep_mtime, dry_run, refresh, json;
 };
 extern struct build_cli cli;
-extern const opt_spec   build_specs[];
+extern const opt_spec build_specs[];
 
 /* Values the manifest gives and nobody else did.  Returns an exit status. */
 int build_take_manifest(const cag_manifest *m);

@@ -124,8 +124,8 @@ void report_build(const char *path, const cag_build_report *r, bool json)
     if (json)
         json_build(path, r);
     if (r->fresh) {
-        ui_verbose(1, "%s: fresh, nothing to do (%lld tokens)",
-                   ui_clean(path), (long long)r->n_tok);
+        ui_verbose(1, "%s: fresh, nothing to do (%lld tokens)", ui_clean(path),
+                   (long long)r->n_tok);
         return;
     }
     if (ui.verbose || r->n_source > 1)
@@ -196,8 +196,7 @@ static void costly_lines(FILE *to, const cag_build_report *r)
         const cag_build_source *s = &r->source[l->source];
 
         fprintf(to, "%8lld tokens  %s:%lld: %s", (long long)l->n_tok,
-                ui_clean(strcmp(s->path, "-") ? from_here(s->path)
-                                              : s->name),
+                ui_clean(strcmp(s->path, "-") ? from_here(s->path) : s->name),
                 (long long)l->line, l->kind);
         if (l->n_line > 1)
             fprintf(to, ", %lld lines", (long long)l->n_line);
@@ -233,7 +232,7 @@ void report_plan(const cag_build_report *r, bool json)
     char a[UI_TEXT], b[UI_TEXT], c[UI_TEXT], d[UI_TEXT], e[UI_TEXT];
 
     if (!r->n_source || !r->n_ctx)
-        return;            /* failed before anything was counted */
+        return; /* failed before anything was counted */
     if (json) {
         json_plan(r, free_bytes);
         return;
@@ -242,8 +241,8 @@ void report_plan(const cag_build_report *r, bool json)
     if (r->file_bytes)
         printf("file at most %s (%s); memory about %s to build, %s to ask "
                "beside the model, free now %s; about %s to read it\n",
-               ui_size(a, r->file_bytes), r->codec,
-               ui_size(b, r->build_bytes), ui_size(c, r->ask_bytes),
+               ui_size(a, r->file_bytes), r->codec, ui_size(b, r->build_bytes),
+               ui_size(c, r->ask_bytes),
                free_bytes ? ui_size(d, free_bytes) : "unknown",
                ui_duration(e, r->about_s));
     if (r->n_line) {
@@ -285,8 +284,8 @@ int report_worse(int a, int b)
     return a;
 }
 
-int report_check(const char *path, const cag_places *places,
-                 bool verify_full, bool json)
+int report_check(const char *path, const cag_places *places, bool verify_full,
+                 bool json)
 {
     cag_hooks hooks = places_hooks();
     cag_check_report r = { 0 };
@@ -298,8 +297,12 @@ int report_check(const char *path, const cag_places *places,
     if (!st)
         st = cag_check(k, places, &hooks, verify_full, &r, &err);
     if (json && k)
-        json_check(path, !st ? "fresh" : st == CAG_E_STALE ? "stale"
-                         : st == CAG_E_MISSING ? "unseen" : "unusable", &r);
+        json_check(path,
+                   !st                   ? "fresh"
+                   : st == CAG_E_STALE   ? "stale"
+                   : st == CAG_E_MISSING ? "unseen"
+                                         : "unusable",
+                   &r);
     for (int i = 0; i < r.n_reason; i++)
         ui_note("%s: stale: %s", ui_clean(path), ui_clean(r.reason[i]));
     for (int i = 0; i < r.n_unseen; i++)
@@ -310,7 +313,8 @@ int report_check(const char *path, const cag_places *places,
         ui_verbose(1, "%s: fresh", ui_clean(path));
     status = !st ? UI_OK
              : st == CAG_E_STALE || (st == CAG_E_MISSING && k)
-                 ? ui_exit_code(st) : ui_error(&err);
+                 ? ui_exit_code(st)
+                 : ui_error(&err);
     cag_check_report_release(&r);
     cag_kvc_close(k);
     return status;

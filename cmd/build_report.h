@@ -17,9 +17,9 @@ bool report_fits(const cag_build_report *r);
 /* Tokens by source. */
 void report_table(FILE *to, const cag_build_report *r);
 /* Of two exit statuses the one that counts. */
-int  report_worse(int a, int b);
+int report_worse(int a, int b);
 /* Check one cache and report; returns the exit status. */
-int  report_check(const char *path, const cag_places *places,
-                  bool verify_full, bool json);
+int report_check(const char *path, const cag_places *places, bool verify_full,
+                 bool json);
 
 #endif

@@ -19,17 +19,14 @@ static const char *const precisions[] = { "default", "exact", "fast", "auto",
                                           NULL };
 
 static struct {
-    const char     *model, *file, *batch, *output, *device, *log,
-                   *gpu_layers;
+    const char *model, *file, *batch, *output, *device, *log, *gpu_layers;
     struct opt_list stop;
-    int             stale, verify, format, precision, n_thread, parallel,
-        top_k;
-    int64_t         n_predict, seed, n_ctx, max_errors, max_memory;
-    double          temperature, top_p, min_p;
-    bool            interactive, chat, resume, unordered, fail_fast, dry_run,
-        think, no_cache, no_lookup, usage, no_stream, json, extract;
-} o = { .n_predict = 120, .top_p = 1.0,
-        .precision = CAG_PRECISION_AUTO };
+    int stale, verify, format, precision, n_thread, parallel, top_k;
+    int64_t n_predict, seed, n_ctx, max_errors, max_memory;
+    double temperature, top_p, min_p;
+    bool interactive, chat, resume, unordered, fail_fast, dry_run, think,
+        no_cache, no_lookup, usage, no_stream, json, extract;
+} o = { .n_predict = 120, .top_p = 1.0, .precision = CAG_PRECISION_AUTO };
 
 static const opt_spec specs[] = {
     OPT_STR('m', "model", &o.model, "M", NULL,
@@ -49,7 +46,8 @@ static const opt_spec specs[] = {
     OPT_FLAG(0, "json", &o.json, "the answer as one JSON object"),
     OPT_CHOICE(0, "stale", &o.stale, stales, NULL,
                "what to do when sources have changed"),
-    OPT_FLAG(0, "no-cache", &o.no_cache, "read the whole prompt instead: the same answer"),
+    OPT_FLAG(0, "no-cache", &o.no_cache,
+             "read the whole prompt instead: the same answer"),
     OPT_MORE,
     OPT_I64(0, "max-tokens", &o.n_predict, 1, INT32_MAX, "N", NULL,
             "the same as -n"),
@@ -103,10 +101,13 @@ static const char examples[] =
     "  cag-ask --batch questions.jsonl -o answers.jsonl handbook.kvc\n"
     "  cag-ask -i handbook.kvc\n";
 
-static const opt_usage usage = {
-    "cag-ask", "[options] FILE.kvc [QUESTION...]",
-    "answer questions from a cache", examples, specs, "*.kvc", NULL
-};
+static const opt_usage usage = { "cag-ask",
+                                 "[options] FILE.kvc [QUESTION...]",
+                                 "answer questions from a cache",
+                                 examples,
+                                 specs,
+                                 "*.kvc",
+                                 NULL };
 
 static void fill(struct ask_opts *a)
 {
@@ -114,8 +115,9 @@ static void fill(struct ask_opts *a)
     cag_kb_opts_init(&a->kb);
     cag_ask_params_init(&a->params);
     a->kb.model = o.model;
-    a->kb.stale = o.stale == 0 ? CAG_STALE_ERROR
-                  : o.stale == 1 ? CAG_STALE_WARN : CAG_STALE_IGNORE;
+    a->kb.stale = o.stale == 0   ? CAG_STALE_ERROR
+                  : o.stale == 1 ? CAG_STALE_WARN
+                                 : CAG_STALE_IGNORE;
     a->kb.verify_full = o.verify == 1;
     a->kb.no_cache = o.no_cache;
     a->kb.no_weights = o.dry_run;
@@ -192,7 +194,8 @@ static void check_usage(char **word)
 
         if (n > 4 && !strcmp(*w + n - 4, ".kvc") && access(*w, F_OK) == 0)
             opt_fail("one cache at a time; did you mean: cag-ask %s '...' "
-                     "and cag-ask %s '...'?", word[0], *w);
+                     "and cag-ask %s '...'?",
+                     word[0], *w);
     }
 }
 

@@ -33,23 +33,28 @@ static const char *const precision_names[] = { "default", "exact", "fast",
 
 static struct {
     const char *model, *questions, *context, *batch, *device, *gpu_layers,
-               *tmp_dir;
+        *tmp_dir;
     const char *export_json, *compare, *svg;
-    int         repeat, warmup, n_gen, n_thread, format, precision;
-    double      threshold;
-} o = { .batch = "4,16", .repeat = 5, .warmup = 1, .n_gen = 32,
-        .threshold = 10, .precision = CAG_PRECISION_AUTO };
+    int repeat, warmup, n_gen, n_thread, format, precision;
+    double threshold;
+} o = { .batch = "4,16",
+        .repeat = 5,
+        .warmup = 1,
+        .n_gen = 32,
+        .threshold = 10,
+        .precision = CAG_PRECISION_AUTO };
 
-#define OUTPUT_SPECS                                                          \
-    OPT_CHOICE('o', "output", &o.format, bench_formats, NULL,                 \
-               "how figures are printed"),                                    \
-    OPT_STR(0, "export-json", &o.export_json, "FILE", NULL,                   \
-            "also write the report to FILE"),                                 \
-    OPT_STR(0, "compare", &o.compare, "FILE", NULL,                           \
-            "compare with an earlier report; exit 1 on a regression"),        \
-    OPT_DOUBLE(0, "threshold", &o.threshold, 0, 1e6, "PCT", NULL,             \
-               "per cent worse that is a regression (default 10)"),           \
-    OPT_STR(0, "svg", &o.svg, "FILE", NULL, "draw the figures over tokens")
+#define OUTPUT_SPECS                                                       \
+    OPT_CHOICE('o', "output", &o.format, bench_formats, NULL,              \
+               "how figures are printed"),                                 \
+        OPT_STR(0, "export-json", &o.export_json, "FILE", NULL,            \
+                "also write the report to FILE"),                          \
+        OPT_STR(0, "compare", &o.compare, "FILE", NULL,                    \
+                "compare with an earlier report; exit 1 on a regression"), \
+        OPT_DOUBLE(0, "threshold", &o.threshold, 0, 1e6, "PCT", NULL,      \
+                   "per cent worse that is a regression (default 10)"),    \
+        OPT_STR(0, "svg", &o.svg, "FILE", NULL,                            \
+                "draw the figures over tokens")
 
 static const opt_spec run_specs[] = {
     OPT_STR(0, "questions", &o.questions, "FILE", NULL,
@@ -88,9 +93,11 @@ static const char run_examples[] =
     "  cag-bench kb.kvc\n"
     "  cag-bench run --questions questions.txt -o json kb.kvc\n"
     "  cag-bench ttft --context 512,2048 --svg sweep.svg kb.kvc\n";
-#define RUN_USAGE(name, summary) \
-    { "cag-bench " name, "[options] FILE.kvc", summary, run_examples, \
-      run_specs, "*.kvc", NULL }
+#define RUN_USAGE(name, summary)                                        \
+    {                                                                   \
+        "cag-bench " name, "[options] FILE.kvc", summary, run_examples, \
+            run_specs, "*.kvc", NULL                                    \
+    }
 
 static const opt_usage run_usage[] = {
     RUN_USAGE("run", "measure everything about a cache"),
@@ -100,21 +107,24 @@ static const opt_usage run_usage[] = {
     RUN_USAGE("batch", "measure many questions at once"),
     RUN_USAGE("load", "measure opening and checking a cache"),
 };
-static const unsigned run_what[] = {
-    CAG_BENCH_ALL, CAG_BENCH_BUILD, CAG_BENCH_TTFT, CAG_BENCH_DECODE,
-    CAG_BENCH_BATCH, CAG_BENCH_LOAD
-};
+static const unsigned run_what[] = { CAG_BENCH_ALL,   CAG_BENCH_BUILD,
+                                     CAG_BENCH_TTFT,  CAG_BENCH_DECODE,
+                                     CAG_BENCH_BATCH, CAG_BENCH_LOAD };
 enum { N_RUN = sizeof run_what / sizeof run_what[0] };
 
-static const char *const names[] = { "run", "build", "ttft", "decode",
-                                     "batch", "load", "show", "probe", NULL };
+static const char *const names[] = { "run",    "build", "ttft",
+                                     "decode", "batch", "load",
+                                     "show",   "probe", NULL };
 
 static const opt_usage show_usage = {
-    "cag-bench show", "[options] FILE.json",
+    "cag-bench show",
+    "[options] FILE.json",
     "print, draw or compare a stored report",
     "  cag-bench show new.json --compare old.json --threshold 5\n"
     "  cag-bench show -o csv new.json\n",
-    show_specs, "*.json", NULL
+    show_specs,
+    "*.json",
+    NULL
 };
 
 /* ---------------------------------------------------------------- options */
@@ -201,8 +211,8 @@ static void print_change(const cag_bench_change *c)
                        c->is->batch);
     if (c->is->state[0] != '\0')
         ui_format(where + n, sizeof where - (size_t)n, ", %s", c->is->state);
-    ui_note("%s%s%s: %s -> %s %s, %.1f %% %s", c->regression
-            ? "REGRESSION " : "", c->is->name, where,
+    ui_note("%s%s%s: %s -> %s %s, %.1f %% %s",
+            c->regression ? "REGRESSION " : "", c->is->name, where,
             bench_number(was, c->was->median, c->was->unit),
             bench_number(is, c->is->median, c->is->unit), c->is->unit,
             c->percent < 0 ? -c->percent : c->percent,
@@ -280,8 +290,10 @@ static int measure(unsigned what, const char *kvc)
     static const char *question[MAX_QUESTION] = { default_question };
     static int64_t context[MAX_LIST], batch[MAX_LIST];
     static int batch_n[MAX_LIST];
-    struct bench_ask ask = { NULL, o.device, o.gpu_layers, o.n_thread, o.n_gen,
-                             precision_names[o.precision] };
+    struct bench_ask ask = {
+        NULL,       o.device, o.gpu_layers,
+        o.n_thread, o.n_gen,  precision_names[o.precision]
+    };
     cag_bench_report r = CAG_BENCH_REPORT_INIT;
     cag_error err = CAG_ERROR_INIT;
     const char *text = NULL;
@@ -328,8 +340,8 @@ static int measure(unsigned what, const char *kvc)
             status = ui_fail(CAG_E_NOMEM, "", "out of memory (questions)");
         else if (st == CAG_OK &&
                  (b.n_question = split_lines(copy, question)) == 0)
-            status = ui_fail(CAG_E_FORMAT, o.questions,
-                             "no question in this file");
+            status =
+                ui_fail(CAG_E_FORMAT, o.questions, "no question in this file");
     }
     if (st == CAG_OK && status == UI_OK)
         st = cag_bench_set(&r, "tool", "cag " CAG_VERSION, &err);
@@ -392,18 +404,22 @@ static int show(int argc, char **argv)
 /* --------------------------------------------------------------- dispatch */
 
 static const opt_spec specs[] = { OPT_COMMON, OPT_END };
-static const opt_usage *const usages[] = {
-    &run_usage[0], &run_usage[1], &run_usage[2], &run_usage[3], &run_usage[4],
-    &run_usage[5], &show_usage, &bench_probe_usage, NULL
-};
+static const opt_usage *const usages[] = { &run_usage[0], &run_usage[1],
+                                           &run_usage[2], &run_usage[3],
+                                           &run_usage[4], &run_usage[5],
+                                           &show_usage,   &bench_probe_usage,
+                                           NULL };
 static const opt_usage usage = {
-    "cag-bench", "[COMMAND] [options] FILE\nCOMMAND --help",
+    "cag-bench",
+    "[COMMAND] [options] FILE\nCOMMAND --help",
     "measure a cache, its model and this machine; commands: run, build, "
     "ttft, decode, batch, load, show, probe",
     "  cag-bench kb.kvc\n"
     "  cag-bench run --context 512,2048,8192 --svg sweep.svg kb.kvc\n"
     "  cag-bench show new.json --compare old.json\n"
-    "  cag-bench probe -m MODEL --ids ids.json --json\n", specs, "*.kvc",
+    "  cag-bench probe -m MODEL --ids ids.json --json\n",
+    specs,
+    "*.kvc",
     usages
 };
 

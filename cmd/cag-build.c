@@ -26,8 +26,11 @@ static const opt_usage usage = {
     "[options] --refresh FILE.kvc...\n"
     "[options] --check FILE.kvc...\n"
     "--recode CODEC IN.kvc -o OUT.kvc",
-    "read texts once and keep what the model made of them", examples, build_specs,
-    NULL, NULL
+    "read texts once and keep what the model made of them",
+    examples,
+    build_specs,
+    NULL,
+    NULL
 };
 
 /* A text that does not fit: where the tokens are.  The table is talk, so it
@@ -116,8 +119,7 @@ static int check(char **file)
 
     for (; *file; file++)
         status = report_worse(status, report_check(*file, places_get(),
-                                                   cli.verify == 1,
-                                                   cli.json));
+                                                   cli.verify == 1, cli.json));
     return status;
 }
 
@@ -133,8 +135,7 @@ static void report_recode(const char *in)
     }
     const cag_kvc_info *x = cag_kvc_get_info(k), *y = cag_kvc_get_info(l);
     ui_note("%s: %s, %s; %s was %s, %s", cli.output, y->codec,
-            ui_size(a, y->size_bytes), in, x->codec,
-            ui_size(b, x->size_bytes));
+            ui_size(a, y->size_bytes), in, x->codec, ui_size(b, x->size_bytes));
     if (cli.json) {
         ui_json_start(&j, stdout);
         ui_json_object(&j, NULL);
@@ -183,7 +184,7 @@ int main(int argc, char **argv)
     char **operand = opt_parse(&usage, argc, argv, 0);
     cag_error err = CAG_ERROR_INIT;
     cag_manifest *m = NULL;
-    static cag_build_opts b;    /* texts it points to live to the end */
+    static cag_build_opts b; /* texts it points to live to the end */
     int status = UI_OK;
 
     if (cli.manifest && (operand[0] || cli.files0 || cli.title || cli.check ||
@@ -192,7 +193,8 @@ int main(int argc, char **argv)
                  "other kind of run");
     if (cli.manifest) {
         status = cag_manifest_load(cli.manifest, &m, &err)
-                     ? ui_error(&err) : build_take_manifest(m);
+                     ? ui_error(&err)
+                     : build_take_manifest(m);
         if (status)
             return ui_close_stdout(status);
     }
@@ -214,7 +216,7 @@ int main(int argc, char **argv)
         status = cli.check     ? check(operand)
                  : cli.refresh ? refresh(&b, operand)
                  : cli.recode  ? recode(operand)
-                             : build(&b, operand, m);
+                               : build(&b, operand, m);
     cag_manifest_free(m);
     return ui_close_stdout(status);
 }

@@ -16,7 +16,7 @@ static struct {
     const char *model, *template_file, *messages;
     bool json, list, sources, text, tokens, prompt, ids, test, check, diff,
         tensors, digest, devices, parse_special, think;
-    int  n_thread;
+    int n_thread;
 } o;
 
 static const opt_spec specs[] = {
@@ -55,15 +55,17 @@ static const char examples[] =
     "  cag-inspect --sources handbook.kvc | sha256sum -c\n"
     "  cag-inspect --ids -m model.gguf notes.txt\n";
 
-static const opt_usage usage = {
-    "cag-inspect",
-    "[options] FILE.kvc...\n"
-    "-l [DIR...]\n"
-    "--diff A.kvc B.kvc\n"
-    "--ids -m MODEL [FILE...]\n"
-    "--prompt -m MODEL [--messages FILE.json]",
-    "show and verify caches", examples, specs, "*.kvc", NULL
-};
+static const opt_usage usage = { "cag-inspect",
+                                 "[options] FILE.kvc...\n"
+                                 "-l [DIR...]\n"
+                                 "--diff A.kvc B.kvc\n"
+                                 "--ids -m MODEL [FILE...]\n"
+                                 "--prompt -m MODEL [--messages FILE.json]",
+                                 "show and verify caches",
+                                 examples,
+                                 specs,
+                                 "*.kvc",
+                                 NULL };
 
 static int verify(cag_kvc *k)
 {
@@ -186,7 +188,7 @@ static int show_prompt(void)
     cag_error err = CAG_ERROR_INIT;
     const char *model = o.model, *from = opt_origin(&o.model);
     cag_prompt_view v;
-    static const char *template_text, *messages;    /* live to the end */
+    static const char *template_text, *messages; /* live to the end */
     int64_t date = places_epoch();
 
     /* a template of its own needs no model unless one is asked for */
@@ -195,10 +197,9 @@ static int show_prompt(void)
     if ((o.template_file &&
          cag_read_text(o.template_file, &template_text, &err)) ||
         (o.messages && cag_read_text(o.messages, &messages, &err)) ||
-        cag_render_prompt(model, template_text, messages,
-                          messages ? strlen(messages) : 0, o.think,
-                          date >= 0 ? date : places_now(), places_get(), &v,
-                          &err)) {
+        cag_render_prompt(
+            model, template_text, messages, messages ? strlen(messages) : 0,
+            o.think, date >= 0 ? date : places_now(), places_get(), &v, &err)) {
         if (o.messages && !strcmp(err.file, "messages"))
             snprintf(err.file, sizeof err.file, "%s", o.messages);
         return ui_error(&err);
@@ -216,8 +217,7 @@ static int show_prompt(void)
         ui_put_text(stdout, v.text, v.cached_bytes);
         if (v.cached_bytes)
             fputs("[cached part ends here]", stdout);
-        ui_put_text(stdout, v.text + v.cached_bytes,
-                    v.size - v.cached_bytes);
+        ui_put_text(stdout, v.text + v.cached_bytes, v.size - v.cached_bytes);
         putchar('\n');
     }
     cag_free(v.text);
@@ -234,7 +234,8 @@ int main(int argc, char **argv)
         return ui_close_stdout(UI_OK);
     }
     if (o.list + o.diff + o.ids + o.prompt + o.devices + o.test + o.check +
-            o.sources + o.text + o.tokens + o.digest + o.tensors > 1)
+            o.sources + o.text + o.tokens + o.digest + o.tensors >
+        1)
         opt_fail("one view at a time");
     if ((o.prompt || o.devices) && file[0])
         opt_fail("--prompt and --devices take no file; the text of a cache "

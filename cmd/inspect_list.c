@@ -19,8 +19,10 @@ static const char *state(const cag_kvc *k, const cag_places *places)
     cag_status st = cag_check(k, places, &hooks, false, &r, NULL);
 
     cag_check_report_release(&r);
-    return !st ? "fresh" : st == CAG_E_STALE ? "stale"
-           : st == CAG_E_MISSING ? "unseen" : "unusable";
+    return !st                   ? "fresh"
+           : st == CAG_E_STALE   ? "stale"
+           : st == CAG_E_MISSING ? "unseen"
+                                 : "unusable";
 }
 
 static int list_one(const char *path, const cag_places *places, bool json)

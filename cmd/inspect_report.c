@@ -33,8 +33,8 @@ void inspect_summary(const cag_kvc *k)
     line("tokenizer", i->tokenizer_sha256);
     line("template", i->template_sha256);
     line("date", i->template_date);
-    printf("%-12s %lld of %lld, %lld reserved\n", "tokens",
-           (long long)i->n_tok, (long long)i->n_ctx, (long long)i->reserve);
+    printf("%-12s %lld of %lld, %lld reserved\n", "tokens", (long long)i->n_tok,
+           (long long)i->n_ctx, (long long)i->reserve);
     if (i->checkpoint_of)
         printf("%-12s the first %lld of %lld tokens of an unfinished build\n",
                "checkpoint", (long long)i->n_tok, (long long)i->checkpoint_of);
@@ -51,9 +51,8 @@ void inspect_summary(const cag_kvc *k)
     for (int n = 0; n < i->n_source; n++) {
         const cag_kvc_source *s = cag_kvc_get_source(k, n);
 
-        printf("%8lld tokens  %s%s%s\n",
-               (long long)(s->tok_end - s->tok_begin), ui_clean(s->name),
-               s->filter ? "  filter: " : "",
+        printf("%8lld tokens  %s%s%s\n", (long long)(s->tok_end - s->tok_begin),
+               ui_clean(s->name), s->filter ? "  filter: " : "",
                s->filter ? ui_clean(s->filter) : "");
     }
 }
@@ -206,8 +205,9 @@ void inspect_tensors(const cag_kvc *k, bool json)
     const char *type = strncmp(i->codec, "f16", 3) ? i->codec : "f16";
     /* q8h: a byte a channel and a f16 scale a row; all that is behind it
      * (factors) is in the total of cag-inspect */
-    uint64_t row = !strcmp(type, "q8h") ? (uint64_t)i->d_head + 2
-                   : (uint64_t)i->d_head * (type[1] == '1' ? 2 : 4);
+    uint64_t row = !strcmp(type, "q8h")
+                       ? (uint64_t)i->d_head + 2
+                       : (uint64_t)i->d_head * (type[1] == '1' ? 2 : 4);
     uint64_t bytes = (uint64_t)i->n_kv_head * (uint64_t)i->n_tok * row;
     struct ui_json j;
 
@@ -222,8 +222,8 @@ void inspect_tensors(const cag_kvc *k, bool json)
 
         snprintf(name, sizeof name, "layer.%d.%c", n / 2, n & 1 ? 'v' : 'k');
         if (!json) {
-            printf("%-12s %s  [%d, %lld, %d]  %llu bytes in %d chunks\n",
-                   name, type, i->n_kv_head, (long long)i->n_tok, i->d_head,
+            printf("%-12s %s  [%d, %lld, %d]  %llu bytes in %d chunks\n", name,
+                   type, i->n_kv_head, (long long)i->n_tok, i->d_head,
                    (unsigned long long)bytes, n_chunk);
             continue;
         }
@@ -296,7 +296,7 @@ void inspect_sound(const cag_kvc *k)
 }
 
 struct cuda_lines {
-    struct ui_json *json;        /* NULL: as text */
+    struct ui_json *json; /* NULL: as text */
 };
 
 static void cuda_line(void *ctx, const char *text)
@@ -331,12 +331,12 @@ void inspect_devices(bool json)
         ui_json_end(&j);
         ui_json_array(&j, "kernels");
     }
-    for (int i = 0; (name = cag_kernels_at(i, &usable, &chosen)) != NULL;
-         i++) {
+    for (int i = 0; (name = cag_kernels_at(i, &usable, &chosen)) != NULL; i++) {
         if (!json) {
-            printf("  kernels %s: %s\n", name, chosen   ? "in use"
-                                              : usable ? "usable"
-                                                       : "not on this CPU");
+            printf("  kernels %s: %s\n", name,
+                   chosen   ? "in use"
+                   : usable ? "usable"
+                            : "not on this CPU");
             continue;
         }
         ui_json_object(&j, NULL);

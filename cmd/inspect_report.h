@@ -14,10 +14,10 @@ void inspect_tokens(const cag_kvc *k, bool json);
 void inspect_tensors(const cag_kvc *k, bool json);
 void inspect_text(const cag_kvc *k, bool json);
 void inspect_digest(const cag_kvc *k, bool json);
-void inspect_sound(const cag_kvc *k);        /* JSON, after a full check */
+void inspect_sound(const cag_kvc *k); /* JSON, after a full check */
 void inspect_devices(bool json);
 /* One line per cache found below each word; returns the exit status. */
-int  inspect_list(char **word, const cag_places *places, bool json);
-int  inspect_diff(const cag_kvc *a, const cag_kvc *b, bool json);
+int inspect_list(char **word, const cag_places *places, bool json);
+int inspect_diff(const cag_kvc *a, const cag_kvc *b, bool json);
 
 #endif

@@ -22,16 +22,17 @@ const char *loss_top(char out[LOSS_TEXT], const cag_kvc_receipt *r)
     double percent = 100 * (double)r->ppl_change;
 
     if (percent > -0.005 && percent < 0.005)
-        percent = 0;           /* not "-0.00" */
-    ui_format(out, LOSS_TEXT, "best token the same in %lld of %lld, %lld clear "
-              "flip%s; perplexity %+.2f %%", (long long)r->n_same,
-              (long long)(r->end - r->begin), (long long)r->n_clear_flip,
-              r->n_clear_flip == 1 ? "" : "s", percent);
+        percent = 0; /* not "-0.00" */
+    ui_format(out, LOSS_TEXT,
+              "best token the same in %lld of %lld, %lld clear "
+              "flip%s; perplexity %+.2f %%",
+              (long long)r->n_same, (long long)(r->end - r->begin),
+              (long long)r->n_clear_flip, r->n_clear_flip == 1 ? "" : "s",
+              percent);
     return out;
 }
 
-static void json_loss(struct ui_json *j, const char *key,
-                      const cag_kvc_loss *l)
+static void json_loss(struct ui_json *j, const char *key, const cag_kvc_loss *l)
 {
     ui_json_object(j, key);
     ui_json_double(j, "max", (double)l->max_abs);

@@ -16,9 +16,8 @@ const char *loss_kl(char out[LOSS_TEXT], const cag_kvc_receipt *r);
 const char *loss_top(char out[LOSS_TEXT], const cag_kvc_receipt *r);
 /* An object "receipt"; with its layers where loss is not NULL (n_layer of
  * them). */
-void        loss_json(struct ui_json *j, const cag_kvc_receipt *r,
-                      int n_layer);
+void loss_json(struct ui_json *j, const cag_kvc_receipt *r, int n_layer);
 /* For people, on standard output, as cag-inspect's lines. */
-void        loss_print(const cag_kvc_receipt *r, int n_layer);
+void loss_print(const cag_kvc_receipt *r, int n_layer);
 
 #endif

@@ -31,9 +31,8 @@ static bool is_nameless(const char *path)
 {
     struct stat sb;
 
-    return !strcmp(path, "-") ||
-           (stat(path, &sb) == 0 && !S_ISREG(sb.st_mode) &&
-            !S_ISDIR(sb.st_mode));
+    return !strcmp(path, "-") || (stat(path, &sb) == 0 &&
+                                  !S_ISREG(sb.st_mode) && !S_ISDIR(sb.st_mode));
 }
 
 /* The title is for the one nameless source, or for the only one. */
@@ -49,7 +48,8 @@ static void set_title(struct operands *o, const char *title)
         }
     if (!only || n > 1)
         opt_fail("--title names one source, and here it could be any of %d; "
-                 "a manifest gives each its title", n ? n : o->n);
+                 "a manifest gives each its title",
+                 n ? n : o->n);
     only->title = title;
 }
 
@@ -62,7 +62,8 @@ static int read_list(struct operands *o, const char *files0)
         return ui_error(&err);
     for (size_t i = 0; i < n; i += strlen(o->list + i) + 1) {
         if (!o->list[i])
-            return ui_fail(CAG_E_FORMAT, files0, "an empty name in the list; "
+            return ui_fail(CAG_E_FORMAT, files0,
+                           "an empty name in the list; "
                            "names are separated by one NUL byte");
         if (!add(o, o->list + i))
             return ui_fail(CAG_E_NOMEM, NULL, "out of memory");
@@ -128,6 +129,7 @@ int operand_gpu_layers(const char *s)
 
     if (s != NULL && !cag_gpu_layers_of(s, &n))
         opt_fail("--gpu-layers is '%s', expected all, auto or a number from 1 "
-                 "on (for none: --device cpu)", ui_clean(s));
+                 "on (for none: --device cpu)",
+                 ui_clean(s));
     return n;
 }

@@ -19,10 +19,10 @@
 #include "cmd/opt_internal.h"
 
 static const opt_usage *usage;
-static bool             wants_config;
-static const char      *origin_of[OPT_MAX];
-static char             origin_text[OPT_MAX][80];
-static const char      *shown[OPT_MAX];       /* for values nobody gave */
+static bool wants_config;
+static const char *origin_of[OPT_MAX];
+static char origin_text[OPT_MAX][80];
+static const char *shown[OPT_MAX]; /* for values nobody gave */
 
 _Noreturn void opt_fail(const char *fmt, ...)
 {
@@ -162,8 +162,8 @@ static double real_number(const opt_spec *s, const char *from, const char *text)
     if (end == text || *end || text[strspn(text, "0123456789.+-eE")])
         opt_fail("%s: '%s' is not a number", from, text);
     if (!(v >= s->dmin && v <= s->dmax))
-        opt_fail("%s: %s is out of range, expected %g..%g", from, text,
-                 s->dmin, s->dmax);
+        opt_fail("%s: %s is out of range, expected %g..%g", from, text, s->dmin,
+                 s->dmax);
     return v;
 }
 
@@ -281,8 +281,8 @@ static bool is_option(const char *word)
 
 struct tables {
     struct option longs[OPT_MAX + 1];
-    char          shorts[2 * OPT_MAX + 4];
-    int           n;
+    char shorts[2 * OPT_MAX + 4];
+    int n;
 };
 
 static void make_tables(struct tables *t)
@@ -291,8 +291,8 @@ static void make_tables(struct tables *t)
     int k = 0;
 
     memset(t, 0, sizeof *t);
-    *p++ = '-';                       /* operands come in their place */
-    *p++ = ':';                       /* a missing value is ':'       */
+    *p++ = '-'; /* operands come in their place */
+    *p++ = ':'; /* a missing value is ':'       */
     t->n = count_specs();
     if (t->n > OPT_MAX)
         abort();
@@ -347,7 +347,8 @@ static void one_option(int c, const char *word)
         wants_config = true;
     set(s, from, optarg);
     if (is_long)
-        ui_format(origin_text[i], sizeof origin_text[i], "option --%s", s->name);
+        ui_format(origin_text[i], sizeof origin_text[i], "option --%s",
+                  s->name);
     else
         ui_format(origin_text[i], sizeof origin_text[i], "option -%c",
                   s->letter);
@@ -436,7 +437,8 @@ bool opt_wants_config(void)
 static int index_of(const void *var)
 {
     for (int i = 0; usage->specs[i].type != OPT_T_END; i++)
-        if (usage->specs[i].name && (const void *)usage->specs[i].var.flag == var)
+        if (usage->specs[i].name &&
+            (const void *)usage->specs[i].var.flag == var)
             return i;
     return -1;
 }

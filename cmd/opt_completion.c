@@ -19,8 +19,9 @@ enum value { V_NONE, V_SOME, V_WORDS, V_FILE };
 
 static enum value value_of(const opt_spec *s)
 {
-    static const char *const files[] = { "F", "FILE", "M", "MODEL", "DIR",
-                                         NULL };
+    static const char *const files[] = {
+        "F", "FILE", "M", "MODEL", "DIR", NULL
+    };
 
     if (!opt_takes_value(s))
         return V_NONE;
@@ -29,7 +30,7 @@ static enum value value_of(const opt_spec *s)
     for (int i = 0; files[i]; i++)
         if (!strcmp(s->arg, files[i]))
             return V_FILE;
-    return strchr(s->arg, '.') ? V_FILE : V_SOME;    /* OLD.json */
+    return strchr(s->arg, '.') ? V_FILE : V_SOME; /* OLD.json */
 }
 
 /* The words of a value, with a space between two. */
@@ -153,12 +154,13 @@ static void bash_function(const opt_usage *u)
            "    for ((i = 1; i < COMP_CWORD; i++)); do\n"
            "        [[ ${COMP_WORDS[i]} == -- ]] && kind=operand\n"
            "    done\n");
-    printf("    COMPREPLY=()\n"
-           "    [[ $kind == words ]] &&\n"
-           "        mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$cur\")\n"
-           "    if [[ $kind == file || $kind == operand ]]; then\n"
-           "        compopt -o filenames 2>/dev/null\n"
-           "        mapfile -t COMPREPLY < <(");
+    printf(
+        "    COMPREPLY=()\n"
+        "    [[ $kind == words ]] &&\n"
+        "        mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$cur\")\n"
+        "    if [[ $kind == file || $kind == operand ]]; then\n"
+        "        compopt -o filenames 2>/dev/null\n"
+        "        mapfile -t COMPREPLY < <(");
     if (u->operand)
         printf("if [[ $kind == operand ]]; then\n");
     if (u->commands) {
@@ -171,7 +173,8 @@ static void bash_function(const opt_usage *u)
                "            compgen -f -X '!%s' -- \"$cur\"\n"
                "        else\n"
                "            compgen -f -- \"$cur\"\n"
-               "        fi", u->operand);
+               "        fi",
+               u->operand);
     else
         printf("compgen -f -- \"$cur\"");
     printf(")\n    fi\n}\n\n");
@@ -270,8 +273,7 @@ static void zsh(const opt_usage *u)
 
 /* ------------------------------------------------------------------- fish */
 
-static void fish_options(const opt_usage *u, const char *tool,
-                         const char *when)
+static void fish_options(const opt_usage *u, const char *tool, const char *when)
 {
     for (const opt_spec *s = u->specs; (s = real(s)); s++) {
         enum value v = value_of(s);
@@ -324,9 +326,9 @@ void opt_print_completion(const opt_usage *u, int shell)
 
     if (command)
         opt_fail("completions are of the whole program; write %.*s "
-                 "--completion %s", (int)(command - u->tool), u->tool,
-                 opt_shells[shell]);
-    if (shell != 1)                   /* zsh: the first line is #compdef */
+                 "--completion %s",
+                 (int)(command - u->tool), u->tool, opt_shells[shell]);
+    if (shell != 1) /* zsh: the first line is #compdef */
         printf("# completion of %s; made by %s --completion %s\n\n", u->tool,
                u->tool, opt_shells[shell]);
     (shell == 0 ? bash : shell == 1 ? zsh : fish)(u);

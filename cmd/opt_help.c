@@ -122,7 +122,9 @@ void opt_print_version(const opt_usage *u)
            CAG_KVC_MINOR);
     for (int i = 0; (name = cag_kernels_at(i, &usable, &chosen)); i++)
         printf("kernels %s%s\n", name,
-               chosen ? " (used here)" : usable ? "" : " (not on this CPU)");
+               chosen   ? " (used here)"
+               : usable ? ""
+                        : " (not on this CPU)");
     for (int i = 0; (name = cag_backend_at(i)); i++)
         printf("backend %s\n", name);
 }

@@ -9,7 +9,7 @@
 
 void opt_print_help(const opt_usage *u);
 void opt_print_version(const opt_usage *u);
-void opt_print_completion(const opt_usage *u, int shell);   /* of opt_shells */
+void opt_print_completion(const opt_usage *u, int shell); /* of opt_shells */
 bool opt_takes_value(const opt_spec *s);
 
 #endif

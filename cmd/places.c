@@ -68,8 +68,8 @@ const cag_places *places_get(void)
     if (!p.hf_hub)
         p.hf_hub = below(hub, env("HF_HOME"), "hub");
     if (!p.hf_hub)
-        p.hf_hub = below(hub, below(tmp, env("XDG_CACHE_HOME"),
-                                    "huggingface"), "hub");
+        p.hf_hub =
+            below(hub, below(tmp, env("XDG_CACHE_HOME"), "huggingface"), "hub");
     if (!p.hf_hub)
         p.hf_hub = below(hub, env("HOME"), ".cache/huggingface/hub");
     return &p;
@@ -123,8 +123,8 @@ static bool number_in(const char *file, const char *name, uint64_t *out)
 uint64_t places_free_memory(void)
 {
     uint64_t kib, limit, used;
-    uint64_t n = number_in("/proc/meminfo", "MemAvailable:", &kib)
-                     ? kib << 10 : 0;
+    uint64_t n =
+        number_in("/proc/meminfo", "MemAvailable:", &kib) ? kib << 10 : 0;
 
     if (number_in("/sys/fs/cgroup/memory.max", "", &limit) &&
         number_in("/sys/fs/cgroup/memory.current", "", &used) &&
@@ -152,8 +152,9 @@ static bool on_progress(void *ctx, const char *what, uint64_t done,
 {
     (void)ctx;
     return ui_progress(strcmp(what, "prefill") && strcmp(what, "receipt")
-                           ? ui_bytes : ui_tokens, what,
-                       done, total);
+                           ? ui_bytes
+                           : ui_tokens,
+                       what, done, total);
 }
 
 cag_hooks places_hooks(void)

@@ -17,7 +17,7 @@
 
 #include "cmd/ui_internal.h"
 
-static int stdout_sys;     /* errno of a flush of stdout that failed */
+static int stdout_sys; /* errno of a flush of stdout that failed */
 
 struct ui ui = { .tool = "cag" };
 const char *const ui_when[] = { "auto", "always", "never", NULL };
@@ -69,7 +69,7 @@ static size_t printable(const unsigned char *s, size_t n)
 {
     if (s[0] < 0x20 || s[0] == 0x7F)
         return 0;
-    if (s[0] == 0xC2 && n > 1 && s[1] < 0xA0)         /* C1 */
+    if (s[0] == 0xC2 && n > 1 && s[1] < 0xA0) /* C1 */
         return 0;
     return ui_utf8_len(s, n);
 }
@@ -158,7 +158,7 @@ static void say(const char *colour, const char *label, const char *text)
     bool on = colour && coloured();
 
     ui_progress_end();
-    ui_flush_stdout();       /* on a terminal the order is what happened */
+    ui_flush_stdout(); /* on a terminal the order is what happened */
     fprintf(stderr, "%s%s:%s %s%s\n", on ? colour : "", ui.tool,
             on ? "\033[0m" : "", label, text);
 }
@@ -256,21 +256,20 @@ int ui_error(const cag_error *err)
     if (err->file[0]) {
         n = ui_format(text, sizeof text, "%s:", ui_clean(err->file));
         if (err->line > 0)
-            n += ui_format(text + n, sizeof text - (size_t)n, "%d:",
-                             err->line);
+            n += ui_format(text + n, sizeof text - (size_t)n, "%d:", err->line);
         if (err->line > 0 && err->column > 0)
-            n += ui_format(text + n, sizeof text - (size_t)n, "%d:",
-                             err->column);
+            n += ui_format(text + n, sizeof text - (size_t)n,
+                           "%d:", err->column);
         if (err->line <= 0 && err->offset >= 0)
-            n += ui_format(text + n, sizeof text - (size_t)n, " byte %lld:",
-                             (long long)err->offset);
+            n += ui_format(text + n, sizeof text - (size_t)n,
+                           " byte %lld:", (long long)err->offset);
         n += ui_format(text + n, sizeof text - (size_t)n, " ");
     }
     if (err->status == CAG_E_INTERNAL)
         n += ui_format(text + n, sizeof text - (size_t)n,
-                         "internal error (a bug): ");
+                       "internal error (a bug): ");
     ui_format(text + n, sizeof text - (size_t)n, "%s",
-                err->msg[0] ? ui_clean(err->msg) : cag_status_name(err->status));
+              err->msg[0] ? ui_clean(err->msg) : cag_status_name(err->status));
     say(RED, "", text);
     return ui_exit_code(err->status);
 }
@@ -320,8 +319,8 @@ int ui_close_stdout(int status)
 
 const char *ui_size(char out[UI_TEXT], uint64_t bytes)
 {
-    static const char *const units[] = { "KiB", "MiB", "GiB", "TiB", "PiB",
-                                         "EiB" };
+    static const char *const units[] = { "KiB", "MiB", "GiB",
+                                         "TiB", "PiB", "EiB" };
     double v = (double)bytes / 1024;
     int u = 0;
 

@@ -19,17 +19,27 @@
 
 /* exit status, beside 128+n for a signal; in every man page */
 enum {
-    UI_OK = 0, UI_NO = 1, UI_BATCH_ERRORS = 2, UI_USAGE = 64, UI_DATA = 65,
-    UI_NOINPUT = 66, UI_UNAVAILABLE = 69, UI_SOFTWARE = 70, UI_NOMEM = 71,
-    UI_CANTCREATE = 73, UI_IOERR = 74, UI_TEMPFAIL = 75, UI_CONFIG = 78
+    UI_OK = 0,
+    UI_NO = 1,
+    UI_BATCH_ERRORS = 2,
+    UI_USAGE = 64,
+    UI_DATA = 65,
+    UI_NOINPUT = 66,
+    UI_UNAVAILABLE = 69,
+    UI_SOFTWARE = 70,
+    UI_NOMEM = 71,
+    UI_CANTCREATE = 73,
+    UI_IOERR = 74,
+    UI_TEMPFAIL = 75,
+    UI_CONFIG = 78
 };
 
 enum { UI_AUTO, UI_ALWAYS, UI_NEVER };
-extern const char *const ui_when[];       /* "auto", "always", "never", NULL */
+extern const char *const ui_when[]; /* "auto", "always", "never", NULL */
 extern struct ui {
     const char *tool;
-    bool        quiet;
-    int         verbose, progress, color;
+    bool quiet;
+    int verbose, progress, color;
 } ui;
 
 /* First call of main (opt_parse makes it): descriptors 0-2 exist, LC_CTYPE
@@ -40,14 +50,14 @@ void ui_start(const char *tool);
 
 /* Print "cag-ask: FILE:LINE:COL: message" or "cag-ask: FILE: byte N: message";
  * returns the exit status.  Silent for CAG_E_CANCELLED by a signal. */
-int  ui_error(const cag_error *err);
-int  ui_exit_code(cag_status status);
-void ui_warn(const char *fmt, ...) UI_PRINTF(1, 2);    /* not with -q        */
-void ui_note(const char *fmt, ...) UI_PRINTF(1, 2);    /* not with -q        */
+int ui_error(const cag_error *err);
+int ui_exit_code(cag_status status);
+void ui_warn(const char *fmt, ...) UI_PRINTF(1, 2); /* not with -q        */
+void ui_note(const char *fmt, ...) UI_PRINTF(1, 2); /* not with -q        */
 /* only with at least level -v */
 void ui_verbose(int level, const char *fmt, ...) UI_PRINTF(2, 3);
 /* Like ui_error for a fault the program itself finds. */
-int  ui_fail(cag_status status, const char *file, const char *fmt, ...)
+int ui_fail(cag_status status, const char *file, const char *fmt, ...)
     UI_PRINTF(3, 4);
 
 /* Flush stdout; false when something could not be written, now or earlier.
@@ -66,8 +76,8 @@ int ui_close_stdout(int status);
  * program); ui_progress then returns false, which cancels.
  */
 void ui_catch(bool on);
-int  ui_caught(void);
-void ui_forget_signal(void);          /* after a stopped answer in -i        */
+int ui_caught(void);
+void ui_forget_signal(void); /* after a stopped answer in -i        */
 
 /* --- progress ----------------------------------------------------------- */
 
@@ -78,14 +88,14 @@ void ui_forget_signal(void);          /* after a stopped answer in -i        */
  */
 extern char ui_tokens[], ui_bytes[];
 bool ui_progress(void *ctx, const char *what, uint64_t done, uint64_t total);
-void ui_progress_end(void);           /* remove the line                     */
+void ui_progress_end(void); /* remove the line                     */
 
 /* --- numbers for people --------------------------------------------------*/
 
 enum { UI_TEXT = 32 };
-const char *ui_size(char out[UI_TEXT], uint64_t bytes);      /* "1.5 MiB"    */
-const char *ui_duration(char out[UI_TEXT], double seconds);  /* "3m04s"      */
-double      ui_now(void);             /* monotonic seconds                   */
+const char *ui_size(char out[UI_TEXT], uint64_t bytes);     /* "1.5 MiB"    */
+const char *ui_duration(char out[UI_TEXT], double seconds); /* "3m04s"      */
+double ui_now(void); /* monotonic seconds                   */
 /* s as one line for a message: control bytes escaped.  Rotates 4 buffers. */
 const char *ui_clean(const char *s);
 /* Print text that comes from a file or a model to a terminal or pipe, without
@@ -98,12 +108,18 @@ void ui_put_text(FILE *to, const char *text, size_t n);
  * Written as it comes, one line per outermost value.  key is NULL inside an
  * array and at the outermost level.  Strings that are not UTF-8 get U+FFFD.
  */
-struct ui_json { FILE *out; int depth; bool more[32]; char closer[32]; };
+struct ui_json {
+    FILE *out;
+    int depth;
+    bool more[32];
+    char closer[32];
+};
 void ui_json_start(struct ui_json *j, FILE *out);
 void ui_json_object(struct ui_json *j, const char *key);
 void ui_json_array(struct ui_json *j, const char *key);
-void ui_json_end(struct ui_json *j);          /* of either; newline at depth 0 */
-void ui_json_str(struct ui_json *j, const char *key, const char *s); /* NULL = null */
+void ui_json_end(struct ui_json *j); /* of either; newline at depth 0 */
+void ui_json_str(struct ui_json *j, const char *key,
+                 const char *s); /* NULL = null */
 void ui_json_strn(struct ui_json *j, const char *key, const char *s, size_t n);
 void ui_json_int(struct ui_json *j, const char *key, int64_t v);
 void ui_json_uint(struct ui_json *j, const char *key, uint64_t v);
@@ -111,6 +127,7 @@ void ui_json_double(struct ui_json *j, const char *key, double v);
 void ui_json_bool(struct ui_json *j, const char *key, bool v);
 void ui_json_null(struct ui_json *j, const char *key);
 /* text is JSON already (cag_kvc_meta_json) */
-void ui_json_raw(struct ui_json *j, const char *key, const char *text, size_t n);
+void ui_json_raw(struct ui_json *j, const char *key, const char *text,
+                 size_t n);
 
 #endif

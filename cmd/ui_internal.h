@@ -14,10 +14,10 @@ int ui_format(char *out, size_t size, const char *fmt, ...)
 /* Length of the valid UTF-8 character at s, 0 if there is none; n > 0. */
 size_t ui_utf8_len(const unsigned char *s, size_t n);
 
-bool ui_stderr_is_smart(void);     /* a terminal, and not a dumb one         */
+bool ui_stderr_is_smart(void); /* a terminal, and not a dumb one         */
 void ui_start_signals(void);
-void ui_end_by_signal(void);       /* returns only if none was caught        */
-void ui_report_progress(void);     /* one line; async-signal-safe            */
-void ui_clear_progress(void);      /* as the above                           */
+void ui_end_by_signal(void);   /* returns only if none was caught        */
+void ui_report_progress(void); /* one line; async-signal-safe            */
+void ui_clear_progress(void);  /* as the above                           */
 
 #endif

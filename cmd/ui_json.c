@@ -67,7 +67,7 @@ static void back(struct ui_json *j)
 static void open_level(struct ui_json *j, const char *key, char with, char end)
 {
     if (j->depth + 1 >= (int)sizeof j->closer)
-        abort();                       /* our own nesting, never a file's */
+        abort(); /* our own nesting, never a file's */
     front(j, key);
     putc(with, j->out);
     j->depth++;
@@ -126,9 +126,9 @@ void ui_json_uint(struct ui_json *j, const char *key, uint64_t v)
 {
     char text[UI_TEXT];
 
-    ui_json_raw(j, key, text,
-                (size_t)ui_format(text, sizeof text, "%llu",
-                                  (unsigned long long)v));
+    ui_json_raw(
+        j, key, text,
+        (size_t)ui_format(text, sizeof text, "%llu", (unsigned long long)v));
 }
 
 void ui_json_double(struct ui_json *j, const char *key, double v)

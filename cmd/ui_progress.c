@@ -16,14 +16,14 @@
 
 static struct {
     _Atomic(const char *) what, unit;
-    _Atomic uint64_t      done, total, start_ms;
+    _Atomic uint64_t done, total, start_ms;
 } now;
 
 char ui_tokens[] = "tokens", ui_bytes[] = "bytes";
 
 static double last_draw;
 static volatile sig_atomic_t drawn;
-static char   whats[8][64];          /* copies: a caller's text may vanish */
+static char whats[8][64]; /* copies: a caller's text may vanish */
 
 static uint64_t now_ms(void)
 {
@@ -57,8 +57,8 @@ static const char *amount(char out[UI_TEXT], double v, bool bytes)
 {
     if (bytes)
         return ui_size(out, (uint64_t)v);
-    ui_format(out, UI_TEXT, v < 99.95 && v != (double)(uint64_t)v ? "%.1f"
-                                                                  : "%.0f", v);
+    ui_format(out, UI_TEXT,
+              v < 99.95 && v != (double)(uint64_t)v ? "%.1f" : "%.0f", v);
     return out;
 }
 
@@ -99,7 +99,8 @@ static void draw(const char *what, const char *unit, uint64_t done,
 bool ui_progress(void *ctx, const char *what, uint64_t done, uint64_t total)
 {
     const char *kept = keep_what(what ? what : "working");
-    bool fresh = kept != atomic_load(&now.what) || done < atomic_load(&now.done);
+    bool fresh =
+        kept != atomic_load(&now.what) || done < atomic_load(&now.done);
 
     atomic_store(&now.unit, (const char *)ctx);
     atomic_store(&now.done, done);

@@ -41,7 +41,8 @@ static void on_end(int sig)
     die(sig);
 }
 
-/* A page of a mapped file is gone: somebody cut the file, or the disk failed. */
+/* A page of a mapped file is gone: somebody cut the file, or the disk failed.
+ */
 static void on_bus(int sig)
 {
     static const char text[] =
@@ -77,7 +78,7 @@ void ui_start_signals(void)
     act.sa_handler = on_usr1;
     act.sa_flags = SA_RESTART;
     sigaction(SIGUSR1, &act, NULL);
-    act.sa_handler = SIG_IGN;        /* a write then fails with EFBIG */
+    act.sa_handler = SIG_IGN; /* a write then fails with EFBIG */
     sigaction(SIGXFSZ, &act, NULL);
 }
 

@@ -31,10 +31,11 @@ enum {
     O_FLOATS = TR * D_MAX
 };
 _Static_assert(S_FLOATS + Q_FLOATS + 2 * KV_FLOATS + P_FLOATS + O_FLOATS <=
-               ATTN_SCRATCH, "the scratch is too small");
+                   ATTN_SCRATCH,
+               "the scratch is too small");
 
 struct room {
-    float    *s, *o;
+    float *s, *o;
     uint16_t *qa, *kb, *vb, *pa;
 };
 
@@ -54,19 +55,19 @@ static struct room rooms(float *scratch)
 /* 32 floats to bf16, in order */
 INLINE void put_row(uint16_t *out, const float *x)
 {
-    _mm512_store_si512(out, (__m512i)_mm512_cvtne2ps_pbh(v_load(x + VW),
-                                                         v_load(x)));
+    _mm512_store_si512(out,
+                       (__m512i)_mm512_cvtne2ps_pbh(v_load(x + VW), v_load(x)));
 }
 
 /* lanes of a and of b in turns, as bf16 */
 INLINE void put_pairs(uint16_t *out, VF a, VF b)
 {
     const __m512i in_turns = _mm512_set_epi16(
-        31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7,
-        22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+        31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22,
+        6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
 
     _mm512_store_si512(out, _mm512_permutexvar_epi16(
-        in_turns, (__m512i)_mm512_cvtne2ps_pbh(b, a)));
+                                in_turns, (__m512i)_mm512_cvtne2ps_pbh(b, a)));
 }
 
 static void pack_q(uint16_t *qa, const struct attn_job *job)
@@ -75,8 +76,8 @@ static void pack_q(uint16_t *qa, const struct attn_job *job)
 
     for (int r = 0; r < (job->n_row + TR - 1) / TR * TR; r++)
         for (int k = 0; k < nk; k++) {
-            uint16_t *out = qa + ((size_t)(r / TR * nk + k) * TR +
-                                  (size_t)(r % TR)) * TK;
+            uint16_t *out =
+                qa + ((size_t)(r / TR * nk + k) * TR + (size_t)(r % TR)) * TK;
 
             if (r < job->n_row)
                 put_row(out, job->q + (size_t)r * job->ldq + k * TK);
@@ -187,7 +188,7 @@ static void block(const struct attn_job *job, const struct room *m, int r0,
         put_row(m->pa + TILE + r * TK, m->s + r * KV_TILE + TK);
         all = all && !skip[r];
     }
-    if (!all)                  /* rows that must stay as they are */
+    if (!all) /* rows that must stay as they are */
         to = m->o;
     for (int r = 0; r < nr; r++)
         scaled_row(to + r * d, o + (size_t)r * (size_t)d, a[r], d);

@@ -9,7 +9,7 @@
 #include "kernels/avx2.h"
 #include "kernels/simd_avx2.h"
 
-#define MR 6
+#define MR       6
 #define ACC_REGS 12
 #include "kernels/attention_simd.h"
 

@@ -9,7 +9,7 @@
 #include "kernels/avx512.h"
 #include "kernels/simd_avx512.h"
 
-#define MR 14
+#define MR       14
 #define ACC_REGS 28
 #include "kernels/attention_simd.h"
 
@@ -19,14 +19,14 @@ void attention_avx512(const struct attn_job *job)
 }
 
 void attention_avx512_merge(float *m, float *l, float *o, const float *m2,
-                          const float *l2, const float *o2, int n_row,
-                          int d_head)
+                            const float *l2, const float *o2, int n_row,
+                            int d_head)
 {
     merge(m, l, o, m2, l2, o2, n_row, d_head);
 }
 
 void attention_avx512_finish(float *out, size_t ldo, const float *l,
-                           const float *o, int n_row, int d_head)
+                             const float *o, int n_row, int d_head)
 {
     finish(out, ldo, l, o, n_row, d_head);
 }

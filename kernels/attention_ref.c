@@ -44,8 +44,8 @@ static bool tile_put(int kv_type, void *tile, size_t i, float v)
     return (h & 0x7c00) != 0x7c00;
 }
 
-bool kvstore_ref(int kv_type, void *k_tile, void *v_tile, int t,
-                 const float *k, const float *v, int d_head)
+bool kvstore_ref(int kv_type, void *k_tile, void *v_tile, int t, const float *k,
+                 const float *v, int d_head)
 {
     bool ok = true;
 
@@ -57,8 +57,8 @@ bool kvstore_ref(int kv_type, void *k_tile, void *v_tile, int t,
 }
 
 /* What the codes of key t of tile i are multiplied with. */
-static double scale_get(const struct attn_job *job,
-                        const void *const *scales, int i, int t)
+static double scale_get(const struct attn_job *job, const void *const *scales,
+                        int i, int t)
 {
     if (job->kv_type != KV_Q8H)
         return 1.0;
@@ -76,8 +76,8 @@ static void row_tile(const struct attn_job *job, int r, int i, int n_key)
     for (int t = 0; t < n_key; t++) {
         s[t] = 0;
         for (int c = 0; c < job->d_head; c++)
-            s[t] += (double)q[c] * tile_get(job->kv_type, k_tile,
-                                            k_index(job->d_head, t, c));
+            s[t] += (double)q[c] *
+                    tile_get(job->kv_type, k_tile, k_index(job->d_head, t, c));
         s[t] *= scale_get(job, job->ks, i, t);
         if (s[t] > mn)
             mn = s[t];
@@ -92,8 +92,7 @@ static void row_tile(const struct attn_job *job, int r, int i, int n_key)
 
         for (int t = 0; t < n_key; t++)
             acc += s[t] * scale_get(job, job->vs, i, t) *
-                   tile_get(job->kv_type, v_tile,
-                            v_index(job->d_head, t, c));
+                   tile_get(job->kv_type, v_tile, v_index(job->d_head, t, c));
         o[c] = (float)acc;
     }
     job->m[r] = (float)mn;
@@ -103,8 +102,8 @@ void attention_ref(const struct attn_job *job)
 {
     for (int i = 0; i < job->n_tile; i++)
         for (int r = 0; r < job->n_row; r++) {
-            int64_t n = (int64_t)job->last[r] - job->key0 + 1 -
-                        (int64_t)KV_TILE * i;
+            int64_t n =
+                (int64_t)job->last[r] - job->key0 + 1 - (int64_t)KV_TILE * i;
 
             if (n > 0)
                 row_tile(job, r, i, n < KV_TILE ? (int)n : KV_TILE);

@@ -1,6 +1,6 @@
 /*
- * attention_rows_simd.h - what every attention in the vectors of simd_<set>.h has
- * in common, whatever multiplies: which rows see a tile, scores to weights,
+ * attention_rows_simd.h - what every attention in the vectors of simd_<set>.h
+ * has in common, whatever multiplies: which rows see a tile, scores to weights,
  * fetching.  Included by files that set MR, the rows of a block.
  */
 #ifndef KERNELS_ATTENTION_ROWS_SIMD_H
@@ -10,8 +10,8 @@
 
 enum {
     D_MAX = 512,
-    TV = KV_TILE / VW,       /* vectors in 64 scores */
-    GV = 16 / VW,            /* vectors in 16 keys   */
+    TV = KV_TILE / VW, /* vectors in 64 scores */
+    GV = 16 / VW,      /* vectors in 16 keys   */
     MR_PAD = (MR + VW - 1) / VW * VW
 };
 
@@ -41,7 +41,8 @@ static void fetch_tile(const struct attn_job *job, int i, int b, int n_block)
 {
     size_t bytes = (size_t)job->d_head * KV_TILE *
                    (job->kv_type == KV_Q8H   ? 1
-                    : job->kv_type == KV_F16 ? 2 : 4);
+                    : job->kv_type == KV_F16 ? 2
+                                             : 4);
     size_t end = bytes * ((size_t)b + 1) / (size_t)n_block;
 
     for (size_t at = bytes * (size_t)b / (size_t)n_block & ~(size_t)63;
@@ -63,7 +64,9 @@ INLINE float row_max(float *row, int64_t n)
             int keep = (int)n - j * VW;
 
             v[j] = v_keep_n(v[j], v_set1(-INFINITY),
-                            keep < 0 ? 0 : keep < VW ? keep : VW);
+                            keep < 0    ? 0
+                            : keep < VW ? keep
+                                        : VW);
             v_store(row + j * VW, v[j]);
         }
     top = v_max(v[0], v[1]);
@@ -84,8 +87,8 @@ INLINE float row_exp(float *row, float m, const float *scale)
                 scale != NULL ? v_mul(v[j], v_load(scale + j * VW)) : v[j]);
     }
     for (int j = 0; j < GV; j++)
-        lane[j] = v_add(v_add(v_add(v[j], v[GV + j]), v[2 * GV + j]),
-                        v[3 * GV + j]);
+        lane[j] =
+            v_add(v_add(v_add(v[j], v[GV + j]), v[2 * GV + j]), v[3 * GV + j]);
     return v_fold16(lane);
 }
 
@@ -118,7 +121,7 @@ static void softmax(float *s, const struct attn_job *job, int r0, int nr,
     for (int r = 0; r < nr; r += VW) {
         VF m = v_max(v_load(mn + r), v_load(mo + r));
 
-        v_store(mn + r, v_add(m, v_zero()));   /* no -0 */
+        v_store(mn + r, v_add(m, v_zero())); /* no -0 */
     }
     for (int r = 0; r < nr; r++)
         if (!skip[r])

@@ -26,8 +26,7 @@ static const float *expand(float *out, int kv_type, const void *tile, int n)
     return out;
 }
 
-static void scores(float s[KV_TILE], const float *q, const float *k,
-                   int d_head)
+static void scores(float s[KV_TILE], const float *q, const float *k, int d_head)
 {
     for (int t = 0; t < KV_TILE; t += 16, k += 16 * d_head)
         for (int j = 0; j < 16; j++) {
@@ -133,14 +132,14 @@ static void attention(const struct attn_job *job, scores_fn *scores_of,
     bool q8h = job->kv_type == KV_Q8H;
 
     for (int i = 0; i < job->n_tile; i++) {
-        const float *k = expand(job->scratch, job->kv_type, job->k[i],
-                                d * KV_TILE);
+        const float *k =
+            expand(job->scratch, job->kv_type, job->k[i], d * KV_TILE);
         const float *v = expand(job->scratch + D_MAX * KV_TILE, job->kv_type,
                                 job->v[i], d * KV_TILE);
 
         for (int r = 0; r < job->n_row; r++) {
-            int64_t n = (int64_t)job->last[r] - job->key0 + 1 -
-                        (int64_t)KV_TILE * i;
+            int64_t n =
+                (int64_t)job->last[r] - job->key0 + 1 - (int64_t)KV_TILE * i;
             float s[KV_TILE], a;
 
             if (n <= 0)

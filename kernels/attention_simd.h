@@ -26,8 +26,8 @@
 #include "kernels/attention_rows_simd.h"
 
 enum {
-    QS = D_MAX + 16          /* a row of q: its stride is known, so that one
-                                register addresses all rows of a block */
+    QS = D_MAX + 16 /* a row of q: its stride is known, so that one
+                       register addresses all rows of a block */
 };
 
 /* n elements from i on of the tile to be read next, unless that is NULL */
@@ -54,9 +54,9 @@ INLINE VF load_kv_n(const void *p, size_t i, int n, const int kv_type)
  * keys' scales unless those are NULL; the tile to be read next is fetched on
  * the way.
  */
-INLINE void scores(float *s, const float *q, const void *k,
-                   const float *scale, const void *next, int d_head, int v0,
-                   const int kv_type, const int nr, const int nv)
+INLINE void scores(float *s, const float *q, const void *k, const float *scale,
+                   const void *next, int d_head, int v0, const int kv_type,
+                   const int nr, const int nv)
 {
     VF c[MR][4];
     size_t at[4];
@@ -102,8 +102,8 @@ INLINE void scores(float *s, const float *q, const void *k,
  */
 INLINE void values(float *o, int ldo, const float *p, const float *a,
                    const bool *skip, const void *tile, const void *next,
-                   size_t at, int width, int n, const int kv_type,
-                   const int nr, const int nv)
+                   size_t at, int width, int n, const int kv_type, const int nr,
+                   const int nv)
 {
     VF c[MR][4];
 
@@ -121,8 +121,10 @@ INLINE void values(float *o, int ldo, const float *p, const float *a,
             fetch(next, t * nv * VW, nv * VW, kv_type);
 #pragma GCC unroll 4
         for (int j = 0; j < nv; j++)
-            b[j] = nv > 1 ? load_kv(tile, at + (size_t)(j * VW % 32 +
-                                        j * VW / 32 * 32 * KV_TILE), kv_type)
+            b[j] = nv > 1 ? load_kv(tile,
+                                    at + (size_t)(j * VW % 32 +
+                                                  j * VW / 32 * 32 * KV_TILE),
+                                    kv_type)
                           : load_kv_n(tile, at, n, kv_type);
 #pragma GCC unroll 16
         for (int r = 0; r < nr; r++) {
@@ -149,9 +151,9 @@ INLINE void values(float *o, int ldo, const float *p, const float *a,
 
 /* A tile as a block of rows reads it. */
 struct tile {
-    const void  *k, *v;
-    const void  *next;       /* K of the tile after it, or NULL */
-    const float *ks, *vs;    /* [64] scales, or NULL */
+    const void *k, *v;
+    const void *next;     /* K of the tile after it, or NULL */
+    const float *ks, *vs; /* [64] scales, or NULL */
 };
 
 /* nr rows from r0 over one tile */
@@ -160,7 +162,7 @@ INLINE void block(const struct attn_job *job, int r0, int64_t key0,
                   const int kv_type, const int nr)
 {
     const void *k = tile->k, *v = tile->v, *next = tile->next;
-    const size_t size = kv_type == KV_Q8H ? 1 : 2;    /* where next is set */
+    const size_t size = kv_type == KV_Q8H ? 1 : 2; /* where next is set */
     const int d = job->d_head, full = d / 32 * 32;
     const int wide = nr * 4 <= ACC_REGS ? 4 : 2;
     float *o = job->o + (size_t)r0 * (size_t)d;
@@ -179,22 +181,21 @@ INLINE void block(const struct attn_job *job, int r0, int64_t key0,
                (size_t)(c * KV_TILE), 32, 0, kv_type, nr, 4);
     for (; c < full; c += 2 * VW)
         values(o + c, d, s, a, skip, v, NULL,
-               (size_t)(c / 32 * 32 * KV_TILE + c % 32), 32, 0, kv_type, nr,
-               2);
+               (size_t)(c / 32 * 32 * KV_TILE + c % 32), 32, 0, kv_type, nr, 2);
     for (; c < d; c += VW)
         values(o + c, d, s, a, skip, v, NULL,
                (size_t)(full * KV_TILE + c - full), d - full,
                d - c < VW ? d - c : VW, kv_type, nr, 1);
 }
 
-#define BLOCK_CASE(n)                                              \
-    case n:                                                        \
-        if (kv_type == KV_F16)                                     \
-            block(job, r0, key0, tile, q, s, KV_F16, n);           \
-        else if (kv_type == KV_Q8H)                                \
-            block(job, r0, key0, tile, q, s, KV_Q8H, n);           \
-        else                                                       \
-            block(job, r0, key0, tile, q, s, KV_F32, n);           \
+#define BLOCK_CASE(n)                                    \
+    case n:                                              \
+        if (kv_type == KV_F16)                           \
+            block(job, r0, key0, tile, q, s, KV_F16, n); \
+        else if (kv_type == KV_Q8H)                      \
+            block(job, r0, key0, tile, q, s, KV_Q8H, n); \
+        else                                             \
+            block(job, r0, key0, tile, q, s, KV_F32, n); \
         break
 
 static void block_any(const struct attn_job *job, int r0, int64_t key0,
@@ -202,27 +203,28 @@ static void block_any(const struct attn_job *job, int r0, int64_t key0,
                       int kv_type, int nr)
 {
     switch (nr) {
-    BLOCK_CASE(1);
-    BLOCK_CASE(2);
-    BLOCK_CASE(3);
-    BLOCK_CASE(4);
-    BLOCK_CASE(5);
-    BLOCK_CASE(6);
+        BLOCK_CASE(1);
+        BLOCK_CASE(2);
+        BLOCK_CASE(3);
+        BLOCK_CASE(4);
+        BLOCK_CASE(5);
+        BLOCK_CASE(6);
 #if MR > 6
-    BLOCK_CASE(7);
-    BLOCK_CASE(8);
-    BLOCK_CASE(9);
-    BLOCK_CASE(10);
-    BLOCK_CASE(11);
-    BLOCK_CASE(12);
-    BLOCK_CASE(13);
-    BLOCK_CASE(14);
+        BLOCK_CASE(7);
+        BLOCK_CASE(8);
+        BLOCK_CASE(9);
+        BLOCK_CASE(10);
+        BLOCK_CASE(11);
+        BLOCK_CASE(12);
+        BLOCK_CASE(13);
+        BLOCK_CASE(14);
 #endif
     }
 }
 
-_Static_assert(MR_PAD * KV_TILE + 2 * D_MAX * KV_TILE + ATTN_ROWS * QS <=
-               ATTN_SCRATCH, "the scratch is too small");
+_Static_assert(MR_PAD *KV_TILE + 2 * D_MAX * KV_TILE + ATTN_ROWS * QS <=
+                   ATTN_SCRATCH,
+               "the scratch is too small");
 
 static const float *expand(float *out, const void *tile, int n, int kv_type)
 {
@@ -296,8 +298,9 @@ static void merge(float *m, float *l, float *o, const float *m2,
         for (int c = 0; c < d_head; c += VW) {
             int n = d_head - c < VW ? d_head - c : VW;
 
-            v_store_n(o + c, v_fma(v_load_n(o + c, n), a,
-                                   v_mul(v_load_n(o2 + c, n), b)), n);
+            v_store_n(
+                o + c,
+                v_fma(v_load_n(o + c, n), a, v_mul(v_load_n(o2 + c, n), b)), n);
         }
         v_store(e, v_fma(v_set1(l[r]), a, v_mul(v_set1(l2[r]), b)));
         l[r] = e[0];

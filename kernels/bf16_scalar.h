@@ -34,8 +34,8 @@ static inline float bf16_of_bits(uint32_t u)
 /* denormals are zeros of their sign */
 static inline float bf16_flush(float x)
 {
-    return bf16_bits(x) & 0x7f800000
-               ? x : bf16_of_bits(bf16_bits(x) & 0x80000000);
+    return bf16_bits(x) & 0x7f800000 ? x
+                                     : bf16_of_bits(bf16_bits(x) & 0x80000000);
 }
 
 static inline float bf16_round(float x)

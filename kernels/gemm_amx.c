@@ -23,14 +23,14 @@
 #include <string.h>
 
 enum {
-    BLOCK = 2 * TR,           /* tokens, and weight rows, of a block */
-    KC = 512,                 /* inputs of a chunk: a multiple of any type's
-                                 block; all, if these are not many more */
+    BLOCK = 2 * TR, /* tokens, and weight rows, of a block */
+    KC = 512,       /* inputs of a chunk: a multiple of any type's
+                       block; all, if these are not many more */
     KC_ALL = 640,
-    KU = 256,                 /* inputs expanded at a time */
+    KU = 256, /* inputs expanded at a time */
     PART_BYTES = 1600 << 10,
-    PART_MAX = 512,           /* tokens of a part, as many as acc holds */
-    PANEL = KC_ALL * BLOCK / 2,          /* floats of scratch */
+    PART_MAX = 512,             /* tokens of a part, as many as acc holds */
+    PANEL = KC_ALL * BLOCK / 2, /* floats of scratch */
     STAGE = TR * KU,
     ACC = PART_MAX * BLOCK,
     EDGE = BLOCK * BLOCK
@@ -57,14 +57,15 @@ size_t gemm_amx_pack_size(int n_tok, int d_in)
 INLINE __m512i round32(const float *x, int n)
 {
     VF lo = n >= TK ? v_load(x) : v_load_n(x, n < VW ? n : VW);
-    VF hi = n >= TK ? v_load(x + VW)
-          : n > VW  ? v_load_n(x + VW, n - VW) : v_zero();
+    VF hi = n >= TK  ? v_load(x + VW)
+            : n > VW ? v_load_n(x + VW, n - VW)
+                     : v_zero();
 
     return (__m512i)_mm512_cvtne2ps_pbh(hi, lo);
 }
 
-void gemm_amx_pack(float *xp, const float *x, size_t ldx, int n_tok,
-                   int d_in, int t0, int t1)
+void gemm_amx_pack(float *xp, const float *x, size_t ldx, int n_tok, int d_in,
+                   int t0, int t1)
 {
     size_t nk = tiles_of(d_in);
 
@@ -93,13 +94,12 @@ static void fetch_rows(const struct kmat *w, int r0, int r1, int k, int kc)
 
     for (int r = r0; r < r1; r++)
         for (size_t i = 0; i < bytes + 63; i += 64)
-            _mm_prefetch((const char *)kmat_row(w, r) + off + i,
-                         _MM_HINT_T1);
+            _mm_prefetch((const char *)kmat_row(w, r) + off + i, _MM_HINT_T1);
 }
 
 /* nr <= 16 rows of kc inputs from input k on, to every second tile of out */
-static void expand(uint16_t *out, float *stage, const struct kmat *w,
-                   int row0, int nr, int k, int kc)
+static void expand(uint16_t *out, float *stage, const struct kmat *w, int row0,
+                   int nr, int k, int kc)
 {
     size_t block = (size_t)kt_block_weights(w->type);
 
@@ -108,8 +108,8 @@ static void expand(uint16_t *out, float *stage, const struct kmat *w,
         size_t off = (size_t)(k + u) / block * kt_block_bytes(w->type);
 
         for (int r = 0; r < nr; r++)
-            unpack_avx512(stage + r * KU, w->type,
-                          kmat_row(w, row0 + r) + off, n);
+            unpack_avx512(stage + r * KU, w->type, kmat_row(w, row0 + r) + off,
+                          n);
         for (int i = 0; i < n; i += TK, out += 2 * TILE) {
             VF v[VW];
 
@@ -189,13 +189,12 @@ INLINE void finish(float *out, size_t ld, size_t step_a, size_t step_b,
 struct block {
     float *acc, *edge, *y;
     size_t ldy;
-    int    n_tok, n_row;
-    bool   first, last;
+    int n_tok, n_row;
+    bool first, last;
 };
 
-INLINE void block_run(const struct block *o, const uint16_t *a,
-                      size_t a_step, const uint16_t *b, int nk, const int na,
-                      const int nb)
+INLINE void block_run(const struct block *o, const uint16_t *a, size_t a_step,
+                      const uint16_t *b, int nk, const int na, const int nb)
 {
     for (int t = 0; o->last && t < o->n_tok; t++) {
         _mm_prefetch((const char *)(o->y + (size_t)t * o->ldy), _MM_HINT_ET0);
@@ -217,8 +216,8 @@ INLINE void block_run(const struct block *o, const uint16_t *a,
     }
 }
 
-static void block_any(const struct block *o, const uint16_t *a,
-                      size_t a_step, const uint16_t *b, int nk)
+static void block_any(const struct block *o, const uint16_t *a, size_t a_step,
+                      const uint16_t *b, int nk)
 {
     if (o->n_tok > TR && o->n_row > TR)
         block_run(o, a, a_step, b, nk, 2, 2);
@@ -265,8 +264,7 @@ static void rows_run(float *y, size_t ldy, const uint16_t *xp, int n_tok,
             o.acc = acc + (size_t)t * BLOCK;
             o.y = y + (size_t)t * ldy + (size_t)row0;
             o.n_tok = n_tok - t < BLOCK ? n_tok - t : BLOCK;
-            block_any(&o, xp + (size_t)(t / TR) * group +
-                              (size_t)k / TK * TILE,
+            block_any(&o, xp + (size_t)(t / TR) * group + (size_t)k / TK * TILE,
                       group, panel, (int)tiles_of(kc));
         }
     }

@@ -8,8 +8,8 @@
 #include "kernels/avx2.h"
 #include "kernels/simd_avx2.h"
 
-#define MR 6
-#define PB 4
+#define MR     6
+#define PB     4
 #define UNPACK unpack_avx2
 #define SWIGLU swiglu_avx2
 #include "kernels/gemm_simd.h"
@@ -24,8 +24,8 @@ size_t gemm_avx2_pack_size(int n_tok, int d_in)
     return pack_size(n_tok, d_in);
 }
 
-void gemm_avx2_pack(float *xp, const float *x, size_t ldx, int n_tok,
-                    int d_in, int t0, int t1)
+void gemm_avx2_pack(float *xp, const float *x, size_t ldx, int n_tok, int d_in,
+                    int t0, int t1)
 {
     pack(xp, x, ldx, n_tok, d_in, t0, t1);
 }

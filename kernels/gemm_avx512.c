@@ -9,8 +9,8 @@
 #include "kernels/avx512.h"
 #include "kernels/simd_avx512.h"
 
-#define MR 14
-#define PB 2
+#define MR     14
+#define PB     2
 #define UNPACK unpack_avx512
 #define SWIGLU swiglu_avx512
 #include "kernels/gemm_simd.h"
@@ -26,13 +26,13 @@ size_t gemm_avx512_pack_size(int n_tok, int d_in)
 }
 
 void gemm_avx512_pack(float *xp, const float *x, size_t ldx, int n_tok,
-                    int d_in, int t0, int t1)
+                      int d_in, int t0, int t1)
 {
     pack(xp, x, ldx, n_tok, d_in, t0, t1);
 }
 
 void gemm_avx512(float *y, size_t ldy, const float *xp, int n_tok,
-               const struct kmat *w, int row0, int row1, float *scratch)
+                 const struct kmat *w, int row0, int row1, float *scratch)
 {
     gemm(y, ldy, xp, n_tok, w, row0, row1, scratch);
 }

@@ -15,7 +15,8 @@ INLINE VF load_pairs(const float *x, int n)
 {
     VF lo = n >= VW ? v_load(x) : v_load_n(x, n);
     VF hi = n >= 2 * VW ? v_load(x + VW)
-          : n > VW      ? v_load_n(x + VW, n - VW) : v_zero();
+            : n > VW    ? v_load_n(x + VW, n - VW)
+                        : v_zero();
 
     return _mm512_castsi512_ps((__m512i)_mm512_cvtne2ps_pbh(hi, lo));
 }
@@ -36,15 +37,15 @@ static void unpack_pairs(float *out, int type, const uint8_t *p, int n)
                   n - i < 2 * VW ? (n - i + 1) / 2 : VW);
 }
 
-#define MR 14
-#define PB 2
-#define UNIT 2
+#define MR         14
+#define PB         2
+#define UNIT       2
 #define LOAD_UNITS load_pairs
-#define MULADD muladd
-#define UNPACK unpack_pairs
+#define MULADD     muladd
+#define UNPACK     unpack_pairs
 #include "kernels/gemm_simd.h"
 
-_Static_assert(KC * UNIT <= 512, "the stage of unpack_pairs is too small");
+_Static_assert(KC *UNIT <= 512, "the stage of unpack_pairs is too small");
 
 size_t gemm_avx512bf16_pack_size(int n_tok, int d_in)
 {

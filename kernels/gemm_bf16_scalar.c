@@ -6,10 +6,10 @@
 #include "kernels/gemm_fast.h"
 #include "kernels/quant.h"
 
-enum { CHUNK = 256 };   /* weights expanded at a time: a block of any type */
+enum { CHUNK = 256 }; /* weights expanded at a time: a block of any type */
 
 void gemm_bf16_scalar_pack(float *xp, const float *x, size_t ldx, int n_tok,
-                            int d_in, int t0, int t1)
+                           int d_in, int t0, int t1)
 {
     (void)n_tok;
     for (int t = t0; t < t1; t++)
@@ -22,7 +22,8 @@ void gemm_bf16_scalar_pack(float *xp, const float *x, size_t ldx, int n_tok,
 static float pair_step(float y, const float *x, const float *w, int n)
 {
     for (int i = 0; i < n; i += 2) {
-        y = i + 1 < n ? bf16_fmaz(x[i + 1], w[i + 1], y) : bf16_fmaz(0.0f, 0.0f, y);
+        y = i + 1 < n ? bf16_fmaz(x[i + 1], w[i + 1], y)
+                      : bf16_fmaz(0.0f, 0.0f, y);
         y = bf16_fmaz(x[i], w[i], y);
     }
     return y;
@@ -61,15 +62,13 @@ static void multiply(float *y, size_t ldy, const float *xp, int n_tok,
 }
 
 void gemm_tiles_scalar(float *y, size_t ldy, const float *xp, int n_tok,
-                       const struct kmat *w, int row0, int row1,
-                       float *scratch)
+                       const struct kmat *w, int row0, int row1, float *scratch)
 {
     multiply(y, ldy, xp, n_tok, w, row0, row1, scratch, bf16_tile_step);
 }
 
 void gemm_pairs_scalar(float *y, size_t ldy, const float *xp, int n_tok,
-                       const struct kmat *w, int row0, int row1,
-                       float *scratch)
+                       const struct kmat *w, int row0, int row1, float *scratch)
 {
     multiply(y, ldy, xp, n_tok, w, row0, row1, scratch, pair_step);
 }

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-enum { CHUNK = 256 };   /* weights expanded at a time: a block of any type */
+enum { CHUNK = 256 }; /* weights expanded at a time: a block of any type */
 
 void dequant_ref(float *out, const struct kmat *w, int r)
 {
@@ -25,8 +25,8 @@ size_t gemm_ref_pack_size(int n_tok, int d_in)
     return (size_t)n_tok * (size_t)d_in;
 }
 
-void gemm_ref_pack(float *xp, const float *x, size_t ldx, int n_tok,
-                   int d_in, int t0, int t1)
+void gemm_ref_pack(float *xp, const float *x, size_t ldx, int n_tok, int d_in,
+                   int t0, int t1)
 {
     (void)n_tok;
     for (int t = t0; t < t1; t++)
@@ -44,8 +44,8 @@ static double dot(const float *x, const struct kmat *w, int r)
         int n = w->d_in - i < CHUNK ? w->d_in - i : CHUNK;
 
         quant_row(buf, w->type, row, n);
-        row += (size_t)(n / kt_block_weights(w->type)) *
-               kt_block_bytes(w->type);
+        row +=
+            (size_t)(n / kt_block_weights(w->type)) * kt_block_bytes(w->type);
         for (int j = 0; j < n; j++)
             sum += (double)x[i + j] * (double)buf[j];
     }
@@ -90,8 +90,8 @@ void rows_ref_x(void *xq, const float *x, int type, int d_in, bool exact)
     memcpy(xq, x, (size_t)d_in * sizeof *x);
 }
 
-void rows_ref(float *y, size_t ldy, const void *xq, size_t xq_stride,
-              int n_x, const struct kmat *w, int row0, int row1, bool exact)
+void rows_ref(float *y, size_t ldy, const void *xq, size_t xq_stride, int n_x,
+              const struct kmat *w, int row0, int row1, bool exact)
 {
     (void)exact;
     for (int t = 0; t < n_x; t++)

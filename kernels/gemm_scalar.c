@@ -5,9 +5,9 @@
 #include "kernels/scalar.h"
 
 enum {
-    CHUNK = 256,                    /* weights expanded at a time: a block of
-                                       any type */
-    TOK_MAX = GEMM_SCRATCH - CHUNK  /* tokens whose up product fits behind */
+    CHUNK = 256,                   /* weights expanded at a time: a block of
+                                      any type */
+    TOK_MAX = GEMM_SCRATCH - CHUNK /* tokens whose up product fits behind */
 };
 
 /* y[t * ldy] for row r */
@@ -43,8 +43,8 @@ void gemm_scalar(float *y, size_t ldy, const float *xp, int n_tok,
 }
 
 void gemm_scalar_gated(float *gp, const float *xp, int n_tok,
-                       const struct kmat *gate, const struct kmat *up,
-                       int row0, int row1, float *scratch)
+                       const struct kmat *gate, const struct kmat *up, int row0,
+                       int row1, float *scratch)
 {
     float *u = scratch + CHUNK;
     size_t ld = (size_t)gate->n_out;

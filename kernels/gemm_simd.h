@@ -37,21 +37,21 @@
 #include <string.h>
 
 #ifndef UNIT
-#define UNIT 1
+#define UNIT             1
 #define LOAD_UNITS(x, n) ((n) >= VW ? v_load(x) : v_load_n(x, n))
-#define MULADD v_fma
+#define MULADD           v_fma
 #endif
 
 enum {
     NV = 2,
     GW = NV * VW,
-    KC = 256,                /* a multiple of every type's block */
+    KC = 256, /* a multiple of every type's block */
     WS = KC + 16,
     KS = 128,
     PANEL = PB * MR * WS,
-    TOK_MIN = 128,           /* tokens that pay for expanding a weight */
+    TOK_MIN = 128, /* tokens that pay for expanding a weight */
     TOK_MAX = 512,
-    X_BYTES = 640 << 10,     /* of x that stay in L2 beside acc */
+    X_BYTES = 640 << 10, /* of x that stay in L2 beside acc */
     ACC_MAX = GEMM_SCRATCH - PANEL
 };
 
@@ -97,8 +97,8 @@ static void pack(float *xp, const float *x, size_t ldx, int n_tok, int d_in,
                  int t0, int t1)
 {
     for (int t = t0; t < t1; t += GW)
-        pack_group(xp + (size_t)t * (size_t)units(d_in),
-                   x + (size_t)t * ldx, ldx, n_tok - t, d_in, group_width(n_tok, t / GW));
+        pack_group(xp + (size_t)t * (size_t)units(d_in), x + (size_t)t * ldx,
+                   ldx, n_tok - t, d_in, group_width(n_tok, t / GW));
 }
 
 /* nr rows x nv vectors of tokens over kc weights; acc rows are nv * VW wide */
@@ -134,33 +134,33 @@ INLINE void micro(float *acc, const float *wp, const float *x, int kc,
             v_store(acc + (r * nv + v) * VW, c[r][v]);
 }
 
-#define MICRO_CASE(n)                                              \
-    case n:                                                        \
-        if (width == GW)                                           \
-            micro(acc, wp, x, kc, first, n, NV);                   \
-        else                                                       \
-            micro(acc, wp, x, kc, first, n, 1);                    \
+#define MICRO_CASE(n)                            \
+    case n:                                      \
+        if (width == GW)                         \
+            micro(acc, wp, x, kc, first, n, NV); \
+        else                                     \
+            micro(acc, wp, x, kc, first, n, 1);  \
         break
 
 static void micro_any(float *acc, const float *wp, const float *x, int kc,
                       bool first, int nr, int width)
 {
     switch (nr) {
-    MICRO_CASE(1);
-    MICRO_CASE(2);
-    MICRO_CASE(3);
-    MICRO_CASE(4);
-    MICRO_CASE(5);
-    MICRO_CASE(6);
+        MICRO_CASE(1);
+        MICRO_CASE(2);
+        MICRO_CASE(3);
+        MICRO_CASE(4);
+        MICRO_CASE(5);
+        MICRO_CASE(6);
 #if MR > 6
-    MICRO_CASE(7);
-    MICRO_CASE(8);
-    MICRO_CASE(9);
-    MICRO_CASE(10);
-    MICRO_CASE(11);
-    MICRO_CASE(12);
-    MICRO_CASE(13);
-    MICRO_CASE(14);
+        MICRO_CASE(7);
+        MICRO_CASE(8);
+        MICRO_CASE(9);
+        MICRO_CASE(10);
+        MICRO_CASE(11);
+        MICRO_CASE(12);
+        MICRO_CASE(13);
+        MICRO_CASE(14);
 #endif
     }
 }
@@ -177,8 +177,8 @@ static void put(float *y, size_t ldy, const float *acc, int n_row, int n_tok,
             VF c[VW];
 
             for (int t = 0; t < m && r + VW < n_row; t++)
-                _mm_prefetch((const char *)(y + (size_t)(v + t) * ldy + r +
-                                            VW), _MM_HINT_ET0);
+                _mm_prefetch((const char *)(y + (size_t)(v + t) * ldy + r + VW),
+                             _MM_HINT_ET0);
             for (int i = 0; i < VW; i++)
                 c[i] = i < n ? v_load(acc + (r + i) * width + v) : v_zero();
             v_transpose(c);
@@ -224,8 +224,7 @@ static void fetch_rows(const struct kmat *w, int r0, int r1, size_t off,
 {
     for (int r = r0; r < r1; r++)
         for (size_t i = 0; i < bytes + 63; i += 64)
-            _mm_prefetch((const char *)kmat_row(w, r) + off + i,
-                         _MM_HINT_T1);
+            _mm_prefetch((const char *)kmat_row(w, r) + off + i, _MM_HINT_T1);
 }
 
 /* One super-block: rows [row0, row1) of groups [g0, g1). */
@@ -247,17 +246,16 @@ static void super_block(const float *xp, int n_tok, const struct kmat *w,
             int r0 = n_row * b / n_block, r1 = n_row * end / n_block;
 
             for (int r = r0; r < r1; r++)
-                UNPACK(wp + (r - r0) * WS, w->type,
-                       kmat_row(w, row0 + r) + off, n);
+                UNPACK(wp + (r - r0) * WS, w->type, kmat_row(w, row0 + r) + off,
+                       n);
             if (end < n_block)
-                fetch_rows(w, row0 + r1,
-                           row0 + n_row * (n_block - end < PB ? n_block
-                                                              : end + PB) /
-                                      n_block,
-                           off, (size_t)n / block *
-                                    kt_block_bytes(w->type));
-            panel(acc, wp, xp, n_tok, n_unit, k, kc, n_row, n_block, b, end,
-                  g0, g1);
+                fetch_rows(
+                    w, row0 + r1,
+                    row0 + n_row * (n_block - end < PB ? n_block : end + PB) /
+                               n_block,
+                    off, (size_t)n / block * kt_block_bytes(w->type));
+            panel(acc, wp, xp, n_tok, n_unit, k, kc, n_row, n_block, b, end, g0,
+                  g1);
         }
     }
 }
@@ -267,7 +265,8 @@ static int part_of(int n_tok, int d_in)
 {
     int fit = X_BYTES / (GW * (int)sizeof(float)) / units(d_in);
     int max = fit < TOK_MIN / GW   ? TOK_MIN / GW
-              : fit > TOK_MAX / GW ? TOK_MAX / GW : fit;
+              : fit > TOK_MAX / GW ? TOK_MAX / GW
+                                   : fit;
     int n_group = (n_tok + GW - 1) / GW, n_part = (n_group + max - 1) / max;
 
     return (n_group + n_part - 1) / n_part * GW;

@@ -26,14 +26,14 @@
 #include <math.h>
 
 enum {
-    GW = 16,                       /* tokens of a group */
-    BLOCK = 2 * GW + 8 * GW,       /* floats of a group's block */
+    GW = 16,                 /* tokens of a group */
+    BLOCK = 2 * GW + 8 * GW, /* floats of a group's block */
     MR = 4,
     ROWS = 32,
-    KC = 512,                      /* a multiple of any type's block */
+    KC = 512, /* a multiple of any type's block */
     NB = KC / 32,
-    PART = 512,                    /* tokens */
-    PANEL = ROWS * KC / 4,         /* floats of scratch */
+    PART = 512,            /* tokens */
+    PANEL = ROWS * KC / 4, /* floats of scratch */
     SCALES = ROWS * NB
 };
 _Static_assert(PANEL + 2 * SCALES + ROWS * PART <= GEMM_SCRATCH,
@@ -55,22 +55,21 @@ static void pack_block(float *out, const float *x, int t)
 
     for (int i = 0; i < 4; i++)
         top = _mm256_max_epi32(
-            top, _mm256_and_si256(
-                     _mm256_castps_si256(v_load(x + 8 * i)), abs));
+            top, _mm256_and_si256(_mm256_castps_si256(v_load(x + 8 * i)), abs));
     _mm256_storeu_si256((__m256i *)(void *)lane, top);
     for (int i = 0; i < 8; i++)
         amax = lane[i] > amax ? lane[i] : amax;
     if (amax >= 0x7f800000) {
         s = NAN;
-    } else if (amax >= 0x0d800000) {          /* 2^-100 */
+    } else if (amax >= 0x0d800000) { /* 2^-100 */
         memcpy(&s, &amax, sizeof s);
         inv = 127.0f / s;
         s = s / 127.0f;
     }
     for (int i = 0; i < 4; i++)
         q[i] = inv == 0.0f ? _mm256_setzero_si256()
-                           : _mm256_cvtps_epi32(_mm256_mul_ps(
-                                 v_load(x + 8 * i), v_set1(inv)));
+                           : _mm256_cvtps_epi32(
+                                 _mm256_mul_ps(v_load(x + 8 * i), v_set1(inv)));
     sum = _mm256_add_epi32(_mm256_add_epi32(q[0], q[1]),
                            _mm256_add_epi32(q[2], q[3]));
     sum = _mm256_hadd_epi32(sum, sum);
@@ -81,7 +80,7 @@ static void pack_block(float *out, const float *x, int t)
     q[0] = _mm256_packs_epi16(_mm256_packs_epi32(q[0], q[1]),
                               _mm256_packs_epi32(q[2], q[3]));
     _mm256_storeu_si256((__m256i *)(void *)lane, q[0]);
-    for (int i = 0; i < 8; i++)       /* lanes of 128 bits: even, odd quads */
+    for (int i = 0; i < 8; i++) /* lanes of 128 bits: even, odd quads */
         memcpy(to + 4 * GW * i, &lane[i / 2 + i % 2 * 4], 4);
 }
 
@@ -116,15 +115,14 @@ INLINE __m256i nibbles(const uint8_t *row, int b, const int type)
             w = _mm256_srli_epi16(w, 4);
         return _mm256_and_si256(w, mask);
     }
-    v = _mm_loadu_si128((const __m128i *)(const void *)(
-        row + (size_t)b * size + size - 16));
-    return _mm256_and_si256(
-        _mm256_set_m128i(_mm_srli_epi16(v, 4), v), mask);
+    v = _mm_loadu_si128(
+        (const __m128i *)(const void *)(row + (size_t)b * size + size - 16));
+    return _mm256_and_si256(_mm256_set_m128i(_mm_srli_epi16(v, 4), v), mask);
 }
 
 /* nb blocks of one row: bytes to u, scales and offsets to f and o */
-INLINE void expand(uint8_t *u, float *f, float *o, const uint8_t *row,
-                   int nb, const int type)
+INLINE void expand(uint8_t *u, float *f, float *o, const uint8_t *row, int nb,
+                   const int type)
 {
     for (int b = 0; b < nb; b += 8) {
         int n = nb - b < 8 ? nb - b : 8;
@@ -133,8 +131,7 @@ INLINE void expand(uint8_t *u, float *f, float *o, const uint8_t *row,
         if (type == KT_Q4_K)
             scales_k(row + (size_t)(b / 8) * kt_block_bytes(type), &vf, &vo);
         else
-            scales32(row + (size_t)b * kt_block_bytes(type), n, type, &vf,
-                     &vo);
+            scales32(row + (size_t)b * kt_block_bytes(type), n, type, &vf, &vo);
         v_store(f + b, vf);
         v_store(o + b, vo);
         for (int i = b; i < b + n; i++)
@@ -156,7 +153,7 @@ static void expand_any(uint8_t *u, float *f, float *o, const uint8_t *row,
 
 struct panel {
     const uint8_t *u;
-    const float   *f, *o;
+    const float *f, *o;
 };
 
 /* the compiler keeps n sums in registers, however it would rather not */
@@ -186,10 +183,10 @@ INLINE void micro(float *acc, const struct panel *p, const float *x, int nb,
 
                 memcpy(&four, p->u + r * KC + 32 * b + 4 * i, sizeof four);
                 w = _mm256_set1_epi32(four);
-                c[r][0] = _mm256_add_epi16(c[r][0],
-                                           _mm256_maddubs_epi16(w, a0));
-                c[r][1] = _mm256_add_epi16(c[r][1],
-                                           _mm256_maddubs_epi16(w, a1));
+                c[r][0] =
+                    _mm256_add_epi16(c[r][0], _mm256_maddubs_epi16(w, a0));
+                c[r][1] =
+                    _mm256_add_epi16(c[r][1], _mm256_maddubs_epi16(w, a1));
                 KEEP(c[r][0]);
                 KEEP(c[r][1]);
             }
@@ -211,14 +208,21 @@ INLINE void micro(float *acc, const struct panel *p, const float *x, int nb,
     }
 }
 
-static void micro_any(float *acc, const struct panel *p, const float *x,
-                      int nb, int nr)
+static void micro_any(float *acc, const struct panel *p, const float *x, int nb,
+                      int nr)
 {
     switch (nr) {
-    case 1: micro(acc, p, x, nb, 1); break;
-    case 2: micro(acc, p, x, nb, 2); break;
-    case 3: micro(acc, p, x, nb, 3); break;
-    default: micro(acc, p, x, nb, 4);
+    case 1:
+        micro(acc, p, x, nb, 1);
+        break;
+    case 2:
+        micro(acc, p, x, nb, 2);
+        break;
+    case 3:
+        micro(acc, p, x, nb, 3);
+        break;
+    default:
+        micro(acc, p, x, nb, 4);
     }
 }
 
@@ -242,8 +246,7 @@ static void put(float *y, size_t ldy, const float *acc, int n_row, int n_tok)
 
 /* Rows [row0, row0 + n_row), at most ROWS, of the n_tok tokens at xp. */
 static void rows_run(float *y, size_t ldy, const float *xp, int n_tok,
-                     const struct kmat *w, int row0, int n_row,
-                     float *scratch)
+                     const struct kmat *w, int row0, int n_row, float *scratch)
 {
     uint8_t *u = (uint8_t *)scratch;
     float *f = scratch + PANEL, *o = f + SCALES, *acc = o + SCALES;
@@ -263,20 +266,20 @@ static void rows_run(float *y, size_t ldy, const float *xp, int n_tok,
             /* put would wait for every line of y, which lie far apart */
             for (int t = g * GW; t < g * GW + GW && t < n_tok; t++)
                 for (int r = 0; k + KC >= w->d_in && r < n_row; r += 16)
-                    _mm_prefetch((const char *)(y + (size_t)t * ldy + row0 +
-                                                r), _MM_HINT_ET0);
+                    _mm_prefetch((const char *)(y + (size_t)t * ldy + row0 + r),
+                                 _MM_HINT_ET0);
             for (int r = 0; r < n_row; r += MR) {
                 struct panel p = { u + r * KC, f + r * NB, o + r * NB };
 
                 micro_any(acc + (g * n_row + r) * GW, &p,
-                          xp + (size_t)g * group + (size_t)(k / 32) * BLOCK,
-                          nb, n_row - r < MR ? n_row - r : MR);
+                          xp + (size_t)g * group + (size_t)(k / 32) * BLOCK, nb,
+                          n_row - r < MR ? n_row - r : MR);
             }
         }
     }
     for (int g = 0; g < n_group; g++)
-        put(y + (size_t)(g * GW) * ldy + row0, ldy, acc + g * n_row * GW,
-            n_row, n_tok - g * GW < GW ? n_tok - g * GW : GW);
+        put(y + (size_t)(g * GW) * ldy + row0, ldy, acc + g * n_row * GW, n_row,
+            n_tok - g * GW < GW ? n_tok - g * GW : GW);
 }
 
 void gemm_u4_avx2(float *y, size_t ldy, const float *xp, int n_tok,

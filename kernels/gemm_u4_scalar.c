@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-enum { BLOCK = 34 };     /* floats of a block */
+enum { BLOCK = 34 }; /* floats of a block */
 
 size_t gemm_u4_scalar_pack_size(int n_tok, int d_in)
 {
@@ -29,7 +29,7 @@ static void pack_block(float *out, const float *x)
         inv = 127.0f / amax;
     for (int i = 0; i < 32; i++) {
         out[i] = s > 0.0f ? rintf(x[i] * inv) : 0.0f;
-        sum += out[i];                   /* integers: exact */
+        sum += out[i]; /* integers: exact */
     }
     out[32] = s;
     out[33] = s * sum;
@@ -63,8 +63,8 @@ void gemm_u4_scalar(float *y, size_t ldy, const float *xp, int n_tok,
 
             quant_block(&k, w->type, row, b);
             for (int t = 0; t < n_tok; t++) {
-                const float *x = xp + ((size_t)t * (size_t)nb + (size_t)b) *
-                                          BLOCK;
+                const float *x =
+                    xp + ((size_t)t * (size_t)nb + (size_t)b) * BLOCK;
                 float *out = &y[(size_t)t * ldy + (size_t)r];
                 int n = 0;
 

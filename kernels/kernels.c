@@ -25,8 +25,8 @@ static uint64_t os_state(void)
 static bool has_vectors(bool wide)
 {
     const uint32_t need1 = bit_FMA | bit_AVX | bit_F16C | bit_OSXSAVE;
-    const uint32_t need7 = bit_AVX512F | bit_AVX512DQ | bit_AVX512BW |
-                           bit_AVX512VL;
+    const uint32_t need7 =
+        bit_AVX512F | bit_AVX512DQ | bit_AVX512BW | bit_AVX512VL;
     uint32_t a, b, c, d;
     uint64_t os;
 
@@ -35,7 +35,7 @@ static bool has_vectors(bool wide)
     if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(b & bit_AVX2))
         return false;
     os = os_state();
-    if ((os & 0x06) != 0x06)      /* xmm, ymm */
+    if ((os & 0x06) != 0x06) /* xmm, ymm */
         return false;
     return !wide || ((b & need7) == need7 && (os & 0xe0) == 0xe0);
 }

@@ -25,8 +25,16 @@
 
 /* Weight types; the numbers are GGUF's. */
 enum {
-    KT_F32 = 0, KT_F16 = 1, KT_Q4_0 = 2, KT_Q4_1 = 3, KT_Q5_0 = 6,
-    KT_Q5_1 = 7, KT_Q8_0 = 8, KT_Q4_K = 12, KT_Q5_K = 13, KT_Q6_K = 14,
+    KT_F32 = 0,
+    KT_F16 = 1,
+    KT_Q4_0 = 2,
+    KT_Q4_1 = 3,
+    KT_Q5_0 = 6,
+    KT_Q5_1 = 7,
+    KT_Q8_0 = 8,
+    KT_Q4_K = 12,
+    KT_Q5_K = 13,
+    KT_Q6_K = 14,
     KT_BF16 = 30
 };
 
@@ -34,11 +42,19 @@ enum {
 static inline int kt_block_weights(int type)
 {
     switch (type) {
-    case KT_F32: case KT_F16: case KT_BF16:
+    case KT_F32:
+    case KT_F16:
+    case KT_BF16:
         return 1;
-    case KT_Q4_0: case KT_Q4_1: case KT_Q5_0: case KT_Q5_1: case KT_Q8_0:
+    case KT_Q4_0:
+    case KT_Q4_1:
+    case KT_Q5_0:
+    case KT_Q5_1:
+    case KT_Q8_0:
         return 32;
-    case KT_Q4_K: case KT_Q5_K: case KT_Q6_K:
+    case KT_Q4_K:
+    case KT_Q5_K:
+    case KT_Q6_K:
         return 256;
     default:
         return 0;
@@ -48,18 +64,29 @@ static inline int kt_block_weights(int type)
 static inline size_t kt_block_bytes(int type)
 {
     switch (type) {
-    case KT_F32:  return 4;
+    case KT_F32:
+        return 4;
     case KT_F16:
-    case KT_BF16: return 2;
-    case KT_Q4_0: return 18;
-    case KT_Q4_1: return 20;
-    case KT_Q5_0: return 22;
-    case KT_Q5_1: return 24;
-    case KT_Q8_0: return 34;
-    case KT_Q4_K: return 144;
-    case KT_Q5_K: return 176;
-    case KT_Q6_K: return 210;
-    default:      return 0;
+    case KT_BF16:
+        return 2;
+    case KT_Q4_0:
+        return 18;
+    case KT_Q4_1:
+        return 20;
+    case KT_Q5_0:
+        return 22;
+    case KT_Q5_1:
+        return 24;
+    case KT_Q8_0:
+        return 34;
+    case KT_Q4_K:
+        return 144;
+    case KT_Q5_K:
+        return 176;
+    case KT_Q6_K:
+        return 210;
+    default:
+        return 0;
     }
 }
 
@@ -75,11 +102,11 @@ static inline bool kt_quantized(int type)
  * stored at kmat_row(w, r).
  */
 struct kmat {
-    int            type;
-    int            n_out, d_in;
-    size_t         row_bytes;
+    int type;
+    int n_out, d_in;
+    size_t row_bytes;
     const uint8_t *data;
-    int            perm_half;     /* d_head / 2, or 0 */
+    int perm_half; /* d_head / 2, or 0 */
 };
 
 static inline const uint8_t *kmat_row(const struct kmat *w, int r)
@@ -143,7 +170,7 @@ static inline const uint8_t *kmat_row(const struct kmat *w, int r)
  */
 enum { KV_F16 = 1, KV_F32 = 0, KV_Q8H = 2 };
 #define KV_TILE 64
-#define KV_SPAN 1024         /* keys; spans lie on an absolute grid too */
+#define KV_SPAN 1024 /* keys; spans lie on an absolute grid too */
 
 /* ------------------------------------------------------------- attention */
 
@@ -170,33 +197,33 @@ enum { KV_F16 = 1, KV_F32 = 0, KV_Q8H = 2 };
  * ref: |out - ref| <= 1e-6 * (1 + max |s|) * max |v|
  */
 struct attn_job {
-    int                kv_type, d_head;
-    int                n_row;
-    const float       *q;          /* [n_row, ldq]                        */
-    size_t             ldq;
-    const int32_t     *last;       /* [n_row]                             */
-    int                n_tile;
-    int32_t            key0;       /* position of the first tile's key 0  */
+    int kv_type, d_head;
+    int n_row;
+    const float *q; /* [n_row, ldq]                        */
+    size_t ldq;
+    const int32_t *last; /* [n_row]                             */
+    int n_tile;
+    int32_t key0;                      /* position of the first tile's key 0  */
     const void *const *k, *const *v;   /* [n_tile] tiles                  */
     const void *const *ks, *const *vs; /* KV_Q8H: [n_tile] f16 scales [64] */
-    float             *m, *l;      /* [n_row]                             */
-    float             *o;          /* [n_row, d_head]                     */
-    float             *scratch;    /* ATTN_SCRATCH floats, 64-aligned     */
+    float *m, *l;                      /* [n_row]                             */
+    float *o;                          /* [n_row, d_head]                     */
+    float *scratch;                    /* ATTN_SCRATCH floats, 64-aligned     */
 };
-#define ATTN_ROWS 96               /* n_row at most, per call             */
-#define ATTN_SCRATCH (3 * ATTN_ROWS * KV_TILE + 2 * KV_TILE * 512 + \
-                      ATTN_ROWS * 512 + 1024)
+#define ATTN_ROWS 96 /* n_row at most, per call             */
+#define ATTN_SCRATCH \
+    (3 * ATTN_ROWS * KV_TILE + 2 * KV_TILE * 512 + ATTN_ROWS * 512 + 1024)
 
 /* ------------------------------------------------------------- the table */
 
-#define GEMM_ROW_GRID 32           /* row0 of gemm is a multiple of this  */
-#define GEMM_SCRATCH (64 * 1024)   /* floats per thread, 64-byte aligned  */
-#define ROWS_MAX 4                 /* tokens per call of rows             */
+#define GEMM_ROW_GRID 32          /* row0 of gemm is a multiple of this  */
+#define GEMM_SCRATCH  (64 * 1024) /* floats per thread, 64-byte aligned  */
+#define ROWS_MAX      4           /* tokens per call of rows             */
 
 struct kernels {
-    const char *name;              /* "ref", "scalar", "avx2", "avx512"   */
-    const char *numerics;          /* id of the order of operations; equal
-                                      names, equal bits                   */
+    const char *name;     /* "ref", "scalar", "avx2", "avx512"   */
+    const char *numerics; /* id of the order of operations; equal
+                             names, equal bits                   */
 
     /* out [w->d_in] = row r of w as f32 (embedding look-up) */
     void (*dequant_row)(float *out, const struct kmat *w, int r);
@@ -214,22 +241,22 @@ struct kernels {
      * rows for so many tokens, then for the next, reads the inputs once.
      * ref: |diff| <= 1e-6 * sqrt(d_in) * sum |x * w|
      */
-    int    gemm_mr;
-    int    (*gemm_part)(int n_tok, int d_in);
+    int gemm_mr;
+    int (*gemm_part)(int n_tok, int d_in);
     size_t (*gemm_pack_size)(int n_tok, int d_in);
-    void   (*gemm_pack)(float *xp, const float *x, size_t ldx, int n_tok,
-                        int d_in, int t0, int t1);
-    void   (*gemm)(float *y, size_t ldy, const float *xp, int n_tok,
-                   const struct kmat *w, int row0, int row1, float *scratch);
+    void (*gemm_pack)(float *xp, const float *x, size_t ldx, int n_tok,
+                      int d_in, int t0, int t1);
+    void (*gemm)(float *y, size_t ldy, const float *xp, int n_tok,
+                 const struct kmat *w, int row0, int row1, float *scratch);
     /*
      * The two products of a gated layer and what is made of them, packed for
      * the next: columns [row0, row1) of what gemm_pack makes of
      * swiglu(gate x, up x); gp holds gemm_pack_size(n_tok, gate->n_out)
      * floats.  up has gate's shape.
      */
-    void   (*gemm_gated)(float *gp, const float *xp, int n_tok,
-                         const struct kmat *gate, const struct kmat *up,
-                         int row0, int row1, float *scratch);
+    void (*gemm_gated)(float *gp, const float *xp, int n_tok,
+                       const struct kmat *gate, const struct kmat *up, int row0,
+                       int row1, float *scratch);
 
     /*
      * Generation phase and all logits: n_x <= ROWS_MAX tokens.  x is first
@@ -257,12 +284,10 @@ struct kernels {
      * ref: x is not quantized; |diff| <= sum |w| * s / 2 over the blocks
      * + 1e-6 * sqrt(d_in) * sum |x * w|
      */
-    size_t (*rows_x_size)(int type, int d_in, bool exact);    /* bytes */
-    void   (*rows_x)(void *xq, const float *x, int type, int d_in,
-                     bool exact);
-    void   (*rows)(float *y, size_t ldy, const void *xq, size_t xq_stride,
-                   int n_x, const struct kmat *w, int row0, int row1,
-                   bool exact);
+    size_t (*rows_x_size)(int type, int d_in, bool exact); /* bytes */
+    void (*rows_x)(void *xq, const float *x, int type, int d_in, bool exact);
+    void (*rows)(float *y, size_t ldy, const void *xq, size_t xq_stride,
+                 int n_x, const struct kmat *w, int row0, int row1, bool exact);
 
     /*
      * y = x / sqrt(mean(x^2) + eps) * w, per row of d; y may be x:
@@ -322,11 +347,10 @@ struct kernels {
      * (-inf and -inf leave the state as it was)
      */
     void (*attn_merge)(float *m, float *l, float *o, const float *m2,
-                       const float *l2, const float *o2, int n_row,
-                       int d_head);
+                       const float *l2, const float *o2, int n_row, int d_head);
     /* out[row] = o[row] / l[row], written with row stride ldo */
-    void (*attn_finish)(float *out, size_t ldo, const float *l,
-                        const float *o, int n_row, int d_head);
+    void (*attn_finish)(float *out, size_t ldo, const float *l, const float *o,
+                        int n_row, int d_head);
 };
 
 extern const struct kernels kernels_ref, kernels_scalar, kernels_avx2,
@@ -382,17 +406,17 @@ const struct kernels *kernels_at(int i, bool *usable);
  *              + 1e-6 * sqrt(d_in) * sum (|x * w| + |o * x|)
  */
 struct kernels_fast {
-    const char *name;              /* "amx"; "..., scalar" for the tests  */
+    const char *name; /* "amx"; "..., scalar" for the tests  */
     const char *numerics;
     bool (*takes)(int type);
-    int    gemm_mr;
+    int gemm_mr;
     size_t (*gemm_pack_size)(int n_tok, int d_in);
-    void   (*gemm_pack)(float *xp, const float *x, size_t ldx, int n_tok,
-                        int d_in, int t0, int t1);
-    void   (*gemm)(float *y, size_t ldy, const float *xp, int n_tok,
-                   const struct kmat *w, int row0, int row1, float *scratch);
+    void (*gemm_pack)(float *xp, const float *x, size_t ldx, int n_tok,
+                      int d_in, int t0, int t1);
+    void (*gemm)(float *y, size_t ldy, const float *xp, int n_tok,
+                 const struct kmat *w, int row0, int row1, float *scratch);
     /* In place of a prompt's attn where kernels_fast_attends; or NULL */
-    void   (*attn)(const struct attn_job *job);
+    void (*attn)(const struct attn_job *job);
 };
 
 static inline bool kernels_fast_attends(const struct kernels_fast *f,
@@ -425,15 +449,15 @@ void rope_table(float *cos, float *sin, int32_t pos, const float *inv_freq,
  * f16 <-> f32, exact / round to nearest even; used outside hot loops.
  * The same bits as the CPU's conversion; NaNs come out quiet.
  */
-float    f16_to_f32(uint16_t h);
+float f16_to_f32(uint16_t h);
 uint16_t f32_to_f16(float f);
-float    bf16_to_f32(uint16_t h);
+float bf16_to_f32(uint16_t h);
 /* The smallest f16 that is not below f; f >= 0. */
 uint16_t f32_to_f16_up(float f);
 
 /* n, r and r' of codec q8h. */
 struct q8h_block {
-    int   n;
+    int n;
     float r, inverse;
 };
 struct q8h_block q8h_block(int d_head);

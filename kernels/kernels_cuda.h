@@ -44,21 +44,21 @@ struct cuk_event;
 struct cuk_graph;
 
 struct cuk_err {
-    int         code;        /* 0: none; the runtime's or cuBLAS' number   */
-    const char *name;        /* "cudaErrorMemoryAllocation", static        */
-    const char *call;        /* "cudaMalloc" or the kernel's name, static  */
-    const char *file;        /* where, static                              */
-    int         line;
-    bool        sticky;      /* the process has lost the device            */
+    int code;         /* 0: none; the runtime's or cuBLAS' number   */
+    const char *name; /* "cudaErrorMemoryAllocation", static        */
+    const char *call; /* "cudaMalloc" or the kernel's name, static  */
+    const char *file; /* where, static                              */
+    int line;
+    bool sticky; /* the process has lost the device            */
 };
 
 struct cuk_info {
-    char     name[256];
-    int      sm;             /* 89 is compute capability 8.9               */
-    int      n_sm;           /* multiprocessors                            */
-    int      driver, runtime;      /* 13000 is 13.0; 0: no driver          */
-    uint64_t mem_total;      /* bytes                                      */
-    int      smem_block;     /* bytes of shared memory a block may ask for */
+    char name[256];
+    int sm;              /* 89 is compute capability 8.9               */
+    int n_sm;            /* multiprocessors                            */
+    int driver, runtime; /* 13000 is 13.0; 0: no driver          */
+    uint64_t mem_total;  /* bytes                                      */
+    int smem_block;      /* bytes of shared memory a block may ask for */
 };
 
 /* The smallest compute capability the kernels are built for. */
@@ -69,59 +69,59 @@ struct cuk_info {
  * it is too old; *driver and *runtime (may be NULL) are set either way.
  * Creates no context.
  */
-int  cuk_count(int *n, int *driver, int *runtime, struct cuk_err *err);
-int  cuk_info(int ordinal, struct cuk_info *info, struct cuk_err *err);
+int cuk_count(int *n, int *driver, int *runtime, struct cuk_err *err);
+int cuk_info(int ordinal, struct cuk_info *info, struct cuk_err *err);
 
 /* Make a context on a device.  Slow (hundreds of milliseconds). */
-int  cuk_open(int ordinal, struct cuk_dev **out, struct cuk_err *err);
+int cuk_open(int ordinal, struct cuk_dev **out, struct cuk_err *err);
 /* Everything made from the device must be gone.  NULL is fine. */
 void cuk_close(struct cuk_dev *d);
 const struct cuk_info *cuk_get_info(const struct cuk_dev *d);
 /* Call once in every further thread that uses the device. */
-int  cuk_attach(struct cuk_dev *d);
+int cuk_attach(struct cuk_dev *d);
 /* Wait for all streams. */
-int  cuk_sync(struct cuk_dev *d);
+int cuk_sync(struct cuk_dev *d);
 /* First failure since cuk_open or cuk_clear; code 0 when there was none. */
 const struct cuk_err *cuk_error(const struct cuk_dev *d);
 void cuk_clear(struct cuk_dev *d);
 
-int  cuk_mem(struct cuk_dev *d, uint64_t *free_bytes, uint64_t *total_bytes);
+int cuk_mem(struct cuk_dev *d, uint64_t *free_bytes, uint64_t *total_bytes);
 /* *out = NULL on failure; err (may be NULL) says why, the device's own
  * error stays as it was when it is only a lack of memory. */
-int  cuk_alloc(struct cuk_dev *d, void **out, size_t bytes,
-               struct cuk_err *err);
+int cuk_alloc(struct cuk_dev *d, void **out, size_t bytes, struct cuk_err *err);
 void cuk_free(struct cuk_dev *d, void *dev_p);
 /* Host memory that copies run on asynchronously (pinned). */
-int  cuk_host_alloc(struct cuk_dev *d, void **out, size_t bytes,
-                    struct cuk_err *err);
+int cuk_host_alloc(struct cuk_dev *d, void **out, size_t bytes,
+                   struct cuk_err *err);
 void cuk_host_free(struct cuk_dev *d, void *p);
 
-/* ------------------------------------------- streams, events, copies, graphs */
+/* ------------------------------------------- streams, events, copies, graphs
+ */
 
-int  cuk_stream_new(struct cuk_dev *d, struct cuk_stream **out);
+int cuk_stream_new(struct cuk_dev *d, struct cuk_stream **out);
 void cuk_stream_free(struct cuk_stream *s);
-int  cuk_stream_sync(struct cuk_stream *s);
+int cuk_stream_sync(struct cuk_stream *s);
 /* What is queued on s from here on runs after what e recorded last. */
-int  cuk_stream_wait(struct cuk_stream *s, const struct cuk_event *e);
+int cuk_stream_wait(struct cuk_stream *s, const struct cuk_event *e);
 
 /* timing: cuk_event_ms may be asked (such events cost a little more) */
-int  cuk_event_new(struct cuk_dev *d, bool timing, struct cuk_event **out);
+int cuk_event_new(struct cuk_dev *d, bool timing, struct cuk_event **out);
 void cuk_event_free(struct cuk_event *e);
-int  cuk_event_record(struct cuk_event *e, struct cuk_stream *s);
-int  cuk_event_sync(struct cuk_event *e);
+int cuk_event_record(struct cuk_event *e, struct cuk_stream *s);
+int cuk_event_sync(struct cuk_event *e);
 /* *done: whether the work recorded last is over.  Never waits. */
-int  cuk_event_done(const struct cuk_event *e, bool *done);
-int  cuk_event_ms(const struct cuk_event *from, const struct cuk_event *to,
-                  float *ms);
+int cuk_event_done(const struct cuk_event *e, bool *done);
+int cuk_event_ms(const struct cuk_event *from, const struct cuk_event *to,
+                 float *ms);
 
 enum cuk_dir { CUK_TO_DEV, CUK_FROM_DEV, CUK_ON_DEV };
-int  cuk_copy(struct cuk_stream *s, enum cuk_dir dir, void *dst,
-              const void *src, size_t bytes);
+int cuk_copy(struct cuk_stream *s, enum cuk_dir dir, void *dst, const void *src,
+             size_t bytes);
 /* n_row rows of width bytes, pitches in bytes */
-int  cuk_copy_2d(struct cuk_stream *s, enum cuk_dir dir, void *dst,
-                 size_t dst_pitch, const void *src, size_t src_pitch,
-                 size_t width, size_t n_row);
-int  cuk_memset(struct cuk_stream *s, void *dev_p, int byte, size_t bytes);
+int cuk_copy_2d(struct cuk_stream *s, enum cuk_dir dir, void *dst,
+                size_t dst_pitch, const void *src, size_t src_pitch,
+                size_t width, size_t n_row);
+int cuk_memset(struct cuk_stream *s, void *dev_p, int byte, size_t bytes);
 
 /*
  * Between begin and end, work queued on s is recorded, not run; addresses
@@ -130,12 +130,13 @@ int  cuk_memset(struct cuk_stream *s, void *dev_p, int byte, size_t bytes);
  * captured; allocation and _sync may not.  After an error in between, end
  * gives NULL and the error.
  */
-int  cuk_capture_begin(struct cuk_stream *s);
-int  cuk_capture_end(struct cuk_stream *s, struct cuk_graph **out);
-int  cuk_graph_launch(struct cuk_graph *g, struct cuk_stream *s);
+int cuk_capture_begin(struct cuk_stream *s);
+int cuk_capture_end(struct cuk_stream *s, struct cuk_graph **out);
+int cuk_graph_launch(struct cuk_graph *g, struct cuk_stream *s);
 void cuk_graph_free(struct cuk_graph *g);
 
-/* ------------------------------------------------------------ rows, timelines */
+/* ------------------------------------------------------------ rows, timelines
+ */
 
 /*
  * K and V on the device are tiles of kernels.h, f16, in chunks as a .kvc
@@ -146,11 +147,11 @@ void cuk_graph_free(struct cuk_graph *g);
  * memory once (cuk_memset) when it is allocated.
  */
 struct cuk_seg {
-    uint64_t base;           /* device address of layer 0                  */
-    uint64_t layer_stride;   /* bytes from a layer to the next             */
-    uint64_t chunk_stride;   /* bytes from a chunk to the next             */
-    int32_t  chunk_tile;     /* tiles of a whole chunk                     */
-    int32_t  n_tile;         /* tiles of all chunks of a layer             */
+    uint64_t base;         /* device address of layer 0                  */
+    uint64_t layer_stride; /* bytes from a layer to the next             */
+    uint64_t chunk_stride; /* bytes from a chunk to the next             */
+    int32_t chunk_tile;    /* tiles of a whole chunk                     */
+    int32_t n_tile;        /* tiles of all chunks of a layer             */
 };
 
 /*
@@ -161,8 +162,8 @@ struct cuk_seg {
  */
 struct cuk_kv {
     struct cuk_seg shared, own;
-    int32_t        n_shared;
-    int32_t        codes;
+    int32_t n_shared;
+    int32_t codes;
 };
 
 /* One row of a pass.  kv < 0: an empty row (of a graph made for more): its
@@ -177,18 +178,19 @@ struct cuk_row {
 struct cuk_shape {
     int n_head, n_kv_head, d_head;
 };
-#define CUK_ATTN_ROWS 64
+#define CUK_ATTN_ROWS  64
 #define CUK_D_HEAD_MAX 128
 
-/* ---------------------------------------------------------- small operations */
+/* ---------------------------------------------------------- small operations
+ */
 
 /*
  * x[t] = row id of embed, f32 [n_row, d];  h[t] = rmsnorm(x[t]) * w, operand
  * type h_type, [n_row, d].  ref: h within (u + 1e-5) * |h|.
  */
-int cuk_embed_norm(struct cuk_stream *s, float *dev_x, void *dev_h,
-                   int h_type, const struct kmat *embed, const float *dev_w,
-                   float eps, const struct cuk_row *dev_row, int n_row);
+int cuk_embed_norm(struct cuk_stream *s, float *dev_x, void *dev_h, int h_type,
+                   const struct kmat *embed, const float *dev_w, float eps,
+                   const struct cuk_row *dev_row, int n_row);
 /*
  * x[t] += y[t] + bias (either may be NULL: not added), then h = rmsnorm(x) * w
  * as above.  y [n_row, d], bias [d].  h NULL: only add.
@@ -203,14 +205,14 @@ int cuk_swiglu(struct cuk_stream *s, void *dev_out, int out_type,
                int d);
 
 struct cuk_rope {
-    struct cuk_shape  shape;
-    const float      *dev_bq, *dev_bk, *dev_bv;     /* or NULL             */
-    const float      *dev_q_norm, *dev_k_norm;      /* [d_head] or NULL    */
-    float             eps;
-    const float      *dev_cos, *dev_sin;  /* [positions, d_head / 2], from
-                                             rope_table, times mscale      */
-    float             q_scale;            /* log2(e) / sqrt(d_head)        */
-    int               layer;
+    struct cuk_shape shape;
+    const float *dev_bq, *dev_bk, *dev_bv; /* or NULL             */
+    const float *dev_q_norm, *dev_k_norm;  /* [d_head] or NULL    */
+    float eps;
+    const float *dev_cos, *dev_sin; /* [positions, d_head / 2], from
+                                       rope_table, times mscale      */
+    float q_scale;                  /* log2(e) / sqrt(d_head)        */
+    int layer;
 };
 /*
  * qkv f32 [n_row, n_head + 2 n_kv_head, d_head]: biases, norm of every head
@@ -221,11 +223,11 @@ struct cuk_rope {
  */
 int cuk_rope_append(struct cuk_stream *s, const struct cuk_rope *r,
                     const float *dev_qkv, uint16_t *dev_q,
-                    const struct cuk_row *dev_row,
-                    const struct cuk_kv *dev_kv, int n_row,
-                    int32_t *dev_bad);
+                    const struct cuk_row *dev_row, const struct cuk_kv *dev_kv,
+                    int n_row, int32_t *dev_bad);
 
-/* ------------------------------------------------------------------ products */
+/* ------------------------------------------------------------------ products
+ */
 
 /* out [row1 - row0, d_in] = rows [row0, row1) of w (as the mathematics counts
  * them: perm_half is undone) in operand type out_type, tightly packed. */
@@ -258,14 +260,14 @@ int cuk_gemm(struct cuk_stream *s, float *dev_y, size_t ldy, bool add,
 enum cuk_gemv_mode { CUK_STORE, CUK_ADD, CUK_SWIGLU };
 struct cuk_gemv {
     enum cuk_gemv_mode mode;
-    int                n_mat;
-    struct kmat        w[3];
-    float             *dev_y[3];
-    size_t             ldy[3];
-    const float       *dev_bias[3];       /* or NULL */
-    const float       *dev_x;
-    size_t             ldx;               /* multiple of 4 */
-    int                n_x;
+    int n_mat;
+    struct kmat w[3];
+    float *dev_y[3];
+    size_t ldy[3];
+    const float *dev_bias[3]; /* or NULL */
+    const float *dev_x;
+    size_t ldx; /* multiple of 4 */
+    int n_x;
 };
 int cuk_gemv(struct cuk_stream *s, const struct cuk_gemv *g);
 
@@ -273,13 +275,13 @@ int cuk_gemv(struct cuk_stream *s, const struct cuk_gemv *g);
  * id[t] = the first index of the largest logit of logits [n_row, ld] (NaN
  * counts as -inf; all NaN gives 0).  scratch: CUK_ARGMAX_SCRATCH(n_row) bytes.
  */
-#define CUK_ARGMAX_PARTS 64
-#define CUK_ARGMAX_SCRATCH(n_row) ((size_t)(n_row) * CUK_ARGMAX_PARTS * 8)
-int cuk_argmax(struct cuk_stream *s, int32_t *dev_id,
-               const float *dev_logits, size_t ld, int n_row, int n_vocab,
-               void *dev_scratch);
+#define CUK_ARGMAX_PARTS          64
+#define CUK_ARGMAX_SCRATCH(n_row) ((size_t)(n_row)*CUK_ARGMAX_PARTS * 8)
+int cuk_argmax(struct cuk_stream *s, int32_t *dev_id, const float *dev_logits,
+               size_t ld, int n_row, int n_vocab, void *dev_scratch);
 
-/* ----------------------------------------------------------------- attention */
+/* ----------------------------------------------------------------- attention
+ */
 
 /*
  * Work of one block per KV head: query rows of tokens [row0, row0 + n_row)
@@ -300,11 +302,11 @@ struct cuk_item {
 
 /* A plan for n_row rows; arrays are the caller's, host memory. */
 struct cuk_plan {
-    struct cuk_item *item;    /* [cap_item]                                */
-    int32_t         *state0;  /* [cap_row + 1]: first state of each token;
-                                 state0[t + 1] - state0[t] states          */
-    int              cap_item, cap_row, cap_state;
-    int              n_item, n_state;       /* results                     */
+    struct cuk_item *item; /* [cap_item]                                */
+    int32_t *state0;       /* [cap_row + 1]: first state of each token;
+                              state0[t + 1] - state0[t] states          */
+    int cap_item, cap_row, cap_state;
+    int n_item, n_state; /* results                     */
 };
 
 /*
@@ -326,18 +328,18 @@ void cuk_plan_bound(const struct cuk_shape *shape, int n_row, int n_run,
 size_t cuk_state_bytes(const struct cuk_shape *shape, int n_state);
 
 struct cuk_attn {
-    struct cuk_shape       shape;
-    int                    layer;
-    const uint16_t        *dev_q;      /* as cuk_rope_append left it        */
-    const struct cuk_row  *dev_row;
-    const struct cuk_kv   *dev_kv;
-    int                    n_row;
-    const struct cuk_item *dev_item;   /* [n_item]                          */
-    int                    n_item;
-    const int32_t         *dev_state0; /* [n_row + 1]                       */
-    void                  *dev_state;  /* cuk_state_bytes(n_state)          */
-    void                  *dev_out;    /* [n_row, n_head, d_head]           */
-    int                    out_type;   /* operand type                      */
+    struct cuk_shape shape;
+    int layer;
+    const uint16_t *dev_q; /* as cuk_rope_append left it        */
+    const struct cuk_row *dev_row;
+    const struct cuk_kv *dev_kv;
+    int n_row;
+    const struct cuk_item *dev_item; /* [n_item]                          */
+    int n_item;
+    const int32_t *dev_state0; /* [n_row + 1]                       */
+    void *dev_state;           /* cuk_state_bytes(n_state)          */
+    void *dev_out;             /* [n_row, n_head, d_head]           */
+    int out_type;              /* operand type                      */
 };
 /*
  * out = softmax(q k) v, by tensor cores (f16 operands, f32 sums) and online

@@ -22,9 +22,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define CPUID_AMX_BF16 (1u << 22)  /* leaf 7, edx; clang 14 has no names */
+#define CPUID_AMX_BF16 (1u << 22) /* leaf 7, edx; clang 14 has no names */
 #define CPUID_AMX_TILE (1u << 24)
-#define REQ_XCOMP_PERM 0x1023      /* arch_prctl of Linux 5.16 */
+#define REQ_XCOMP_PERM 0x1023 /* arch_prctl of Linux 5.16 */
 #define XFEATURE_TILES 18
 
 static bool has_set(const char *name)
@@ -151,9 +151,9 @@ static const struct kernels_fast u4_avx2 = {
 /* In order of preference */
 static const struct {
     const struct kernels_fast *f;
-    const char *set[2];    /* beside which it is used */
-    bool      (*usable)(void);
-    bool      (*slow)(void);     /* usable, but slower than the set's gemm */
+    const char *set[2]; /* beside which it is used */
+    bool (*usable)(void);
+    bool (*slow)(void); /* usable, but slower than the set's gemm */
 } families[] = {
 #ifdef HAVE_FAST_FAMILIES
     { &amx, { "avx512", NULL }, has_amx, NULL },

@@ -8,13 +8,13 @@
 #include "kernels/layer_simd.h"
 
 void rmsnorm_avx512(float *y, size_t ldy, const float *x, size_t ldx,
-                  const float *w, int n_row, int d, float eps)
+                    const float *w, int n_row, int d, float eps)
 {
     rmsnorm(y, ldy, x, ldx, w, n_row, d, eps);
 }
 
 void rope_avx512(float *x, int n_head, int d_head, const float *cos,
-               const float *sin, float scale)
+                 const float *sin, float scale)
 {
     rope(x, n_head, d_head, cos, sin, scale);
 }

@@ -38,8 +38,8 @@ void rope_ref(float *x, int n_head, int d_head, const float *cos,
 void swiglu_ref(float *y, const float *g, const float *u, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        y[i] = (float)((double)g[i] / (1.0 + exp(-(double)g[i])) *
-                       (double)u[i]);
+        y[i] =
+            (float)((double)g[i] / (1.0 + exp(-(double)g[i])) * (double)u[i]);
 }
 
 void add_ref(float *y, const float *x, size_t n)

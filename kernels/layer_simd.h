@@ -24,8 +24,9 @@ static float dot32_self(const float *x, int d)
         }
     for (int j = 0; i < d && j < N32; j++) {
         int n = d - i - j * VW;
-        VF a = v_load_n(x + i + (n > 0 ? j * VW : 0),
-                        n < 0 ? 0 : n < VW ? n : VW);
+        VF a = v_load_n(x + i + (n > 0 ? j * VW : 0), n < 0    ? 0
+                                                      : n < VW ? n
+                                                               : VW);
 
         lane[j] = v_fma(a, a, lane[j]);
     }
@@ -42,8 +43,10 @@ static void rmsnorm(float *y, size_t ldy, const float *x, size_t ldx,
         for (; i + VW <= d; i += VW)
             v_store(y + i, v_mul(v_mul(v_load(x + i), r), v_load(w + i)));
         if (i < d)
-            v_store_n(y + i, v_mul(v_mul(v_load_n(x + i, d - i), r),
-                                   v_load_n(w + i, d - i)), d - i);
+            v_store_n(
+                y + i,
+                v_mul(v_mul(v_load_n(x + i, d - i), r), v_load_n(w + i, d - i)),
+                d - i);
     }
 }
 
@@ -60,8 +63,8 @@ static void rope(float *x, int n_head, int d_head, const float *cos,
             VF k = v_set1(scale);
 
             v_store_n(x + i, v_mul(v_sub(v_mul(a, c), v_mul(b, s)), k), n);
-            v_store_n(x + half + i,
-                      v_mul(v_add(v_mul(b, c), v_mul(a, s)), k), n);
+            v_store_n(x + half + i, v_mul(v_add(v_mul(b, c), v_mul(a, s)), k),
+                      n);
         }
 }
 
@@ -81,8 +84,7 @@ static void swiglu(float *y, const float *g, const float *u, size_t n)
     if (i < n) {
         int m = (int)(n - i);
 
-        v_store_n(y + i, swiglu_vec(v_load_n(g + i, m), v_load_n(u + i, m)),
-                  m);
+        v_store_n(y + i, swiglu_vec(v_load_n(g + i, m), v_load_n(u + i, m)), m);
     }
 }
 

@@ -8,17 +8,23 @@
  */
 #include "kernels/limits.h"
 
-#define PEAK_BODY(T, set1, fma)                                             \
-    T a0 = set1(1), a1 = set1(2), a2 = set1(3), a3 = set1(4), a4 = set1(5), \
+#define PEAK_BODY(T, set1, fma)                                              \
+    T a0 = set1(1), a1 = set1(2), a2 = set1(3), a3 = set1(4), a4 = set1(5),  \
       a5 = set1(6), a6 = set1(7), a7 = set1(8), a8 = set1(9), a9 = set1(10), \
-      x = set1(0.5f), y = set1(0.1f);                                       \
-    for (int i = 0; i < n; i++) {                                           \
-        a0 = fma(a0, x, y); a1 = fma(a1, x, y); a2 = fma(a2, x, y);         \
-        a3 = fma(a3, x, y); a4 = fma(a4, x, y); a5 = fma(a5, x, y);         \
-        a6 = fma(a6, x, y); a7 = fma(a7, x, y); a8 = fma(a8, x, y);         \
-        a9 = fma(a9, x, y);                                                 \
-        KEEP(x);                                                            \
-    }                                                                       \
+      x = set1(0.5f), y = set1(0.1f);                                        \
+    for (int i = 0; i < n; i++) {                                            \
+        a0 = fma(a0, x, y);                                                  \
+        a1 = fma(a1, x, y);                                                  \
+        a2 = fma(a2, x, y);                                                  \
+        a3 = fma(a3, x, y);                                                  \
+        a4 = fma(a4, x, y);                                                  \
+        a5 = fma(a5, x, y);                                                  \
+        a6 = fma(a6, x, y);                                                  \
+        a7 = fma(a7, x, y);                                                  \
+        a8 = fma(a8, x, y);                                                  \
+        a9 = fma(a9, x, y);                                                  \
+        KEEP(x);                                                             \
+    }                                                                        \
     a0 = a0 + a1 + a2 + a3 + a4 + a5 + a6 + a7 + a8 + a9
 
 #if defined(__x86_64__)
@@ -56,9 +62,9 @@ static int width(void)
 
 /* What the compiler makes of four floats, multiply and add apart. */
 typedef float f4 __attribute__((vector_size(16)));
-#define F4_SET1(v) ((f4){ (v), (v), (v), (v) })
+#define F4_SET1(v)      ((f4){ (v), (v), (v), (v) })
 #define F4_FMA(a, b, c) ((a) * (b) + (c))
-#define KEEP(x) __asm__ volatile("" : "+m"(x))
+#define KEEP(x)         __asm__ volatile("" : "+m"(x))
 
 static float peak_portable(int n)
 {

@@ -11,8 +11,8 @@
 /* n rounds of fused multiply-adds on the widest vectors of this CPU that cag
  * uses; kernels_fma_flop() operations a round.  The value only keeps the
  * compiler from leaving the work out. */
-float    kernels_fma_run(int n);
-double   kernels_fma_flop(void);
+float kernels_fma_run(int n);
+double kernels_fma_flop(void);
 /* "fma 512", "fma 256" or "portable"; static */
 const char *kernels_fma_name(void);
 

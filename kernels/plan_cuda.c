@@ -33,8 +33,8 @@ static int run_end(const struct cuk_row *row, int r0, int n)
     return r;
 }
 
-static int group_end(const struct cuk_row *row, const struct cuk_kv *kv,
-                     int r0, int n)
+static int group_end(const struct cuk_row *row, const struct cuk_kv *kv, int r0,
+                     int n)
 {
     const struct cuk_kv *a = &kv[row[r0].kv];
     int r = r0 + 1;
@@ -50,13 +50,13 @@ static int group_end(const struct cuk_row *row, const struct cuk_kv *kv,
 }
 
 struct planner {
-    struct cuk_plan      *p;
+    struct cuk_plan *p;
     const struct cuk_row *row;
-    const struct cuk_kv  *kv;
-    int                   tokens;     /* of a block */
-    int                   split;
-    int64_t               work;       /* tiles of all blocks, when measuring */
-    bool                  measure, full;
+    const struct cuk_kv *kv;
+    int tokens; /* of a block */
+    int split;
+    int64_t work; /* tiles of all blocks, when measuring */
+    bool measure, full;
 };
 
 static void emit(struct planner *pl, int r0, int r1, int tile0, int tile1,
@@ -68,10 +68,9 @@ static void emit(struct planner *pl, int r0, int r1, int tile0, int tile1,
         pl->full = true;
         return;
     }
-    p->item[p->n_item++] = (struct cuk_item){ r0,    r1 - r0,
-                                              tile0, tile1,
-                                              pl->row[r0].kv, split,
-                                              { 0, 0 } };
+    p->item[p->n_item++] =
+        (struct cuk_item){ r0,    r1 - r0, tile0, tile1, pl->row[r0].kv,
+                           split, { 0, 0 } };
 }
 
 /* Tiles [tile0, tile1) for rows [r0, r1), as splits from number base on. */
@@ -120,8 +119,7 @@ static void group(struct planner *pl, int g0, int g1)
             if (pl->measure)
                 pl->work += shared;
             else
-                splits = cut(pl, r, min_int(r + pl->tokens, g1), 0, shared,
-                             0);
+                splits = cut(pl, r, min_int(r + pl->tokens, g1), 0, shared, 0);
     }
     for (int r0 = g0, r1; r0 < g1; r0 = r1) {
         r1 = run_end(pl->row, r0, g1);
@@ -160,8 +158,8 @@ bool cuk_plan_make(struct cuk_plan *p, const struct cuk_shape *shape,
                    const struct cuk_row *row, int n_row,
                    const struct cuk_kv *kv, int n_block, int split_tile)
 {
-    struct planner pl = { p, row, kv, block_tokens(shape), split_tile, 0,
-                          true, false };
+    struct planner pl = { p,          row, kv,   block_tokens(shape),
+                          split_tile, 0,   true, false };
 
     p->n_item = p->n_state = 0;
     if (n_row > p->cap_row)

@@ -22,7 +22,7 @@ static void hadamard(float *x, int d_head, int n)
 /* to nearest even; |x| < 2^22 */
 static int round_even(float x)
 {
-    float t = x + 12582912.0f;      /* 1.5 * 2^23 */
+    float t = x + 12582912.0f; /* 1.5 * 2^23 */
     int32_t n;
 
     memcpy(&n, &t, sizeof n);

@@ -73,8 +73,8 @@ static bool encode(int8_t *code, uint16_t *scale, const float *x,
     return true;
 }
 
-static void decode(float *x, const int8_t *code, uint16_t scale,
-                   const float *f, int d_head)
+static void decode(float *x, const int8_t *code, uint16_t scale, const float *f,
+                   int d_head)
 {
     struct q8h_block b = q8h_block(d_head);
     VF s = v_set1(f16_to_f32(scale)), inverse = v_set1(b.inverse);
@@ -108,8 +108,7 @@ static void rotate(float *x, const float *f, int n_row, int d_head)
         }
         hadamard(y, d_head, b.n);
         for (int i = 0; i < d_head; i += VW)
-            v_store_n(x + i, v_mul(v_load(y + i), inverse),
-                      lanes(d_head, i));
+            v_store_n(x + i, v_mul(v_load(y + i), inverse), lanes(d_head, i));
     }
 }
 

@@ -25,8 +25,8 @@ static void fifth_bits(int16_t *q, const uint8_t *qh)
         q[i] = (int16_t)(q[i] + ((qh[i / 8] >> i % 8 & 1) << 4));
 }
 
-static void block_q4k_q5k(struct quant_block *out, int type,
-                          const uint8_t *s, int j)
+static void block_q4k_q5k(struct quant_block *out, int type, const uint8_t *s,
+                          int j)
 {
     const uint8_t *qh = s + 16;
     const uint8_t *qs = (type == KT_Q5_K ? qh + 32 : qh) + j / 2 * 32;
@@ -63,8 +63,7 @@ static void block_q6k(struct quant_block *out, const uint8_t *s, int j)
     }
 }
 
-void quant_block(struct quant_block *out, int type, const uint8_t *row,
-                 int b)
+void quant_block(struct quant_block *out, int type, const uint8_t *row, int b)
 {
     const uint8_t *p = row + (size_t)b * kt_block_bytes(type);
 
@@ -96,7 +95,7 @@ void quant_block(struct quant_block *out, int type, const uint8_t *row,
         fifth_bits(out->q, p + 4);
         out->m[0] = f16_to_f32(quant_u16(p + 2));
         break;
-    default:   /* Q8_0 */
+    default: /* Q8_0 */
         for (int i = 0; i < 32; i++)
             out->q[i] = (int8_t)p[2 + i];
         out->m[0] = 0.0f;
@@ -109,11 +108,16 @@ void quant_block(struct quant_block *out, int type, const uint8_t *row,
 static float value(int type, float f, int q, float m)
 {
     switch (type) {
-    case KT_Q4_0: return f * (float)(q - 8);
-    case KT_Q5_0: return f * (float)(q - 16);
-    case KT_Q6_K: return f * (float)(q - 32);
-    case KT_Q8_0: return f * (float)q;
-    default:      return fmaf(f, (float)q, m);
+    case KT_Q4_0:
+        return f * (float)(q - 8);
+    case KT_Q5_0:
+        return f * (float)(q - 16);
+    case KT_Q6_K:
+        return f * (float)(q - 32);
+    case KT_Q8_0:
+        return f * (float)q;
+    default:
+        return fmaf(f, (float)q, m);
     }
 }
 

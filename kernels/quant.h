@@ -32,12 +32,11 @@
 
 struct quant_block {
     int16_t q[32];
-    float   f[2], m[2];   /* of weights 0..15 and 16..31 */
+    float f[2], m[2]; /* of weights 0..15 and 16..31 */
 };
 
 /* Block b (32 weights) of a row of a quantized type. */
-void quant_block(struct quant_block *out, int type, const uint8_t *row,
-                 int b);
+void quant_block(struct quant_block *out, int type, const uint8_t *row, int b);
 
 /* out [n] = the values of a row of any type, as kernels.h defines them */
 void quant_row(float *out, int type, const uint8_t *row, int n);

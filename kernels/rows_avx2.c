@@ -105,8 +105,8 @@ void rows_avx2_x(void *xq, const float *x, int type, int d_in, bool exact)
             sum[b] = s[b] * (float)(n[0] + n[1]);
         }
         _mm256_storeu_si256((__m256i *)(void *)to, even);
-        _mm256_storeu_si256(
-            (__m256i *)(void *)(to + ((b | 1) < nb ? 32 : 16)), odd);
+        _mm256_storeu_si256((__m256i *)(void *)(to + ((b | 1) < nb ? 32 : 16)),
+                            odd);
     }
 }
 
@@ -214,8 +214,7 @@ INLINE VF step(VF acc, __m256i v, const int16_t *q, int odd, const float *fs,
 }
 
 INLINE void dot_int(float *y, size_t ldy, const uint8_t *row,
-                    const struct xrow *x, int nb, const int type,
-                    const int n_x)
+                    const struct xrow *x, int nb, const int type, const int n_x)
 {
     const int per = type == KT_Q6_K ? 2 : 1;
     const size_t size = kt_block_bytes(type);
@@ -243,8 +242,7 @@ INLINE void dot_int(float *y, size_t ldy, const uint8_t *row,
             for (int t = 0; t < n_x; t++) {
                 const int16_t *q = x[t].q + 32 * i;
 
-                acc[t][0] = step(acc[t][0], v[0], q, 32, fs[t] + b * per,
-                                 type);
+                acc[t][0] = step(acc[t][0], v[0], q, 32, fs[t] + b * per, type);
                 acc[t][1] = step(acc[t][1], v[1], q + 16, 32,
                                  fs[t] + b * per + per, type);
             }
@@ -292,9 +290,8 @@ INLINE VF load_w(const uint8_t *p, const int type)
         _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)q)), 16));
 }
 
-INLINE void dot_float(float *y, size_t ldy, const uint8_t *row,
-                      const float *x, size_t ldx, int n, const int type,
-                      const int n_x)
+INLINE void dot_float(float *y, size_t ldy, const uint8_t *row, const float *x,
+                      size_t ldx, int n, const int type, const int n_x)
 {
     const size_t size = kt_block_bytes(type);
     VF acc[2][4];
@@ -321,9 +318,9 @@ INLINE void dot_float(float *y, size_t ldy, const uint8_t *row,
         memcpy(tail, row + (size_t)i * size, (size_t)(n - i) * size);
         for (int j = 0; j < 4; j++)
             for (int t = 0; t < n_x; t++)
-                acc[t][j] = v_fma(load_w(tail + (size_t)(8 * j) * size, type),
-                                  v_load(x + (size_t)t * ldx + i + 8 * j),
-                                  acc[t][j]);
+                acc[t][j] =
+                    v_fma(load_w(tail + (size_t)(8 * j) * size, type),
+                          v_load(x + (size_t)t * ldx + i + 8 * j), acc[t][j]);
     }
     for (int t = 0; t < n_x; t++)
         y[(size_t)t * ldy] = v_fold32(acc[t]);
@@ -369,8 +366,8 @@ static void rows_exact(float *y, size_t ldy, const uint8_t *xq, size_t stride,
         for (int i = 0; i < w->d_in; i += CHUNK) {
             int n = w->d_in - i < CHUNK ? w->d_in - i : CHUNK;
 
-            unpack_avx2(buf, w->type, row + (size_t)i / block *
-                        kt_block_bytes(w->type), n);
+            unpack_avx2(buf, w->type,
+                        row + (size_t)i / block * kt_block_bytes(w->type), n);
             for (int t = 0; t < n_x; t++) {
                 const void *p = xq + (size_t)t * stride;
                 const float *x = p;
@@ -378,8 +375,7 @@ static void rows_exact(float *y, size_t ldy, const uint8_t *xq, size_t stride,
                 for (int k = 0; k < n; k += 32)
                     for (int j = 0; j < 4; j++)
                         acc[t][j] = v_fma(v_load(buf + k + 8 * j),
-                                          v_load(x + i + k + 8 * j),
-                                          acc[t][j]);
+                                          v_load(x + i + k + 8 * j), acc[t][j]);
             }
         }
         for (int t = 0; t < n_x; t++)
@@ -387,40 +383,40 @@ static void rows_exact(float *y, size_t ldy, const uint8_t *xq, size_t stride,
     }
 }
 
-#define INT_CASE(type)                                                       \
-    case type:                                                               \
-        if (n_x == 1)                                                        \
-            rows_int(y, ldy, xq, xq_stride, w, row0, row1, type, 1);         \
-        else if (n_x == 2)                                                   \
-            rows_int(y, ldy, xq, xq_stride, w, row0, row1, type, 2);         \
-        else if (n_x == 3)                                                   \
-            rows_int(y, ldy, xq, xq_stride, w, row0, row1, type, 3);         \
-        else                                                                 \
-            rows_int(y, ldy, xq, xq_stride, w, row0, row1, type, 4);         \
+#define INT_CASE(type)                                               \
+    case type:                                                       \
+        if (n_x == 1)                                                \
+            rows_int(y, ldy, xq, xq_stride, w, row0, row1, type, 1); \
+        else if (n_x == 2)                                           \
+            rows_int(y, ldy, xq, xq_stride, w, row0, row1, type, 2); \
+        else if (n_x == 3)                                           \
+            rows_int(y, ldy, xq, xq_stride, w, row0, row1, type, 3); \
+        else                                                         \
+            rows_int(y, ldy, xq, xq_stride, w, row0, row1, type, 4); \
         break
-#define FLOAT_CASE(type)                                                     \
-    case type:                                                               \
-        rows_float(y, ldy, xq, xq_stride, n_x, w, row0, row1, type);         \
+#define FLOAT_CASE(type)                                             \
+    case type:                                                       \
+        rows_float(y, ldy, xq, xq_stride, n_x, w, row0, row1, type); \
         break
 
-void rows_avx2(float *y, size_t ldy, const void *xq, size_t xq_stride,
-               int n_x, const struct kmat *w, int row0, int row1, bool exact)
+void rows_avx2(float *y, size_t ldy, const void *xq, size_t xq_stride, int n_x,
+               const struct kmat *w, int row0, int row1, bool exact)
 {
     if (exact && kt_quantized(w->type)) {
         rows_exact(y, ldy, xq, xq_stride, n_x, w, row0, row1);
         return;
     }
     switch (w->type) {
-    FLOAT_CASE(KT_F32);
-    FLOAT_CASE(KT_F16);
-    FLOAT_CASE(KT_BF16);
-    INT_CASE(KT_Q4_0);
-    INT_CASE(KT_Q4_1);
-    INT_CASE(KT_Q5_0);
-    INT_CASE(KT_Q5_1);
-    INT_CASE(KT_Q8_0);
-    INT_CASE(KT_Q4_K);
-    INT_CASE(KT_Q5_K);
-    INT_CASE(KT_Q6_K);
+        FLOAT_CASE(KT_F32);
+        FLOAT_CASE(KT_F16);
+        FLOAT_CASE(KT_BF16);
+        INT_CASE(KT_Q4_0);
+        INT_CASE(KT_Q4_1);
+        INT_CASE(KT_Q5_0);
+        INT_CASE(KT_Q5_1);
+        INT_CASE(KT_Q8_0);
+        INT_CASE(KT_Q4_K);
+        INT_CASE(KT_Q5_K);
+        INT_CASE(KT_Q6_K);
     }
 }

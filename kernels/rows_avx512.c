@@ -162,8 +162,7 @@ INLINE VF last(VF acc, const uint8_t *p, const int16_t *q, float f,
 }
 
 INLINE void dot_int(float *y, size_t ldy, const uint8_t *row,
-                    const struct xrow *x, int nb, const int type,
-                    const int n_x)
+                    const struct xrow *x, int nb, const int type, const int n_x)
 {
     const int per = type == KT_Q6_K ? 2 : 1;
     const int per_block = kt_block_weights(type) / 32;
@@ -187,17 +186,17 @@ INLINE void dot_int(float *y, size_t ldy, const uint8_t *row,
 
             ahead(row + (size_t)i * size / (size_t)per_block);
             if (kt_block_weights(type) == 256)
-                split(bytes_k(row + (size_t)(i / 8) * size, i % 8, type),
-                      &even, &odd, type);
+                split(bytes_k(row + (size_t)(i / 8) * size, i % 8, type), &even,
+                      &odd, type);
             else
                 split(bytes32x2(row + (size_t)i * size, type), &even, &odd,
                       type);
 #pragma GCC unroll 4
             for (int t = 0; t < n_x; t++) {
                 const int16_t *q = x[t].q + 32 * i;
-                __m512i d = _mm512_add_epi32(
-                    _mm512_madd_epi16(even, load64(q)),
-                    _mm512_madd_epi16(odd, load64(q + 32)));
+                __m512i d =
+                    _mm512_add_epi32(_mm512_madd_epi16(even, load64(q)),
+                                     _mm512_madd_epi16(odd, load64(q + 32)));
 
                 acc[t] = v_fma(_mm512_cvtepi32_ps(d),
                                spread(fs[t] + b * per, type), acc[t]);
@@ -241,9 +240,8 @@ INLINE VF load_w(const uint8_t *p, const int type)
         _mm512_slli_epi32(_mm512_cvtepu16_epi32(load32(p)), 16));
 }
 
-INLINE void dot_float(float *y, size_t ldy, const uint8_t *row,
-                      const float *x, size_t ldx, int n, const int type,
-                      const int n_x)
+INLINE void dot_float(float *y, size_t ldy, const uint8_t *row, const float *x,
+                      size_t ldx, int n, const int type, const int n_x)
 {
     const size_t size = kt_block_bytes(type);
     VF acc[ROWS_MAX][2];
@@ -272,10 +270,9 @@ INLINE void dot_float(float *y, size_t ldy, const uint8_t *row,
 #pragma GCC unroll 4
         for (int t = 0; t < n_x; t++)
             for (int j = 0; j < 2; j++)
-                acc[t][j] = v_fma(load_w(tail + (size_t)(16 * j) * size,
-                                         type),
-                                  v_load(x + (size_t)t * ldx + i + 16 * j),
-                                  acc[t][j]);
+                acc[t][j] =
+                    v_fma(load_w(tail + (size_t)(16 * j) * size, type),
+                          v_load(x + (size_t)t * ldx + i + 16 * j), acc[t][j]);
     }
 #pragma GCC unroll 4
     for (int t = 0; t < n_x; t++)
@@ -283,8 +280,8 @@ INLINE void dot_float(float *y, size_t ldy, const uint8_t *row,
 }
 
 INLINE void rows_float(float *y, size_t ldy, const uint8_t *xq, size_t stride,
-                       const struct kmat *w, int row0, int row1,
-                       const int type, const int n_x)
+                       const struct kmat *w, int row0, int row1, const int type,
+                       const int n_x)
 {
     const void *p = xq;
     const float *x = p;
@@ -294,37 +291,36 @@ INLINE void rows_float(float *y, size_t ldy, const uint8_t *xq, size_t stride,
                   type, n_x);
 }
 
-#define CASE(rows, type)                                                     \
-    case type:                                                               \
-        if (n_x == 1)                                                        \
-            rows(y, ldy, xq, xq_stride, w, row0, row1, type, 1);             \
-        else if (n_x == 2)                                                   \
-            rows(y, ldy, xq, xq_stride, w, row0, row1, type, 2);             \
-        else if (n_x == 3)                                                   \
-            rows(y, ldy, xq, xq_stride, w, row0, row1, type, 3);             \
-        else                                                                 \
-            rows(y, ldy, xq, xq_stride, w, row0, row1, type, 4);             \
+#define CASE(rows, type)                                         \
+    case type:                                                   \
+        if (n_x == 1)                                            \
+            rows(y, ldy, xq, xq_stride, w, row0, row1, type, 1); \
+        else if (n_x == 2)                                       \
+            rows(y, ldy, xq, xq_stride, w, row0, row1, type, 2); \
+        else if (n_x == 3)                                       \
+            rows(y, ldy, xq, xq_stride, w, row0, row1, type, 3); \
+        else                                                     \
+            rows(y, ldy, xq, xq_stride, w, row0, row1, type, 4); \
         break
 
 void rows_avx512(float *y, size_t ldy, const void *xq, size_t xq_stride,
-                 int n_x, const struct kmat *w, int row0, int row1,
-                 bool exact)
+                 int n_x, const struct kmat *w, int row0, int row1, bool exact)
 {
     if (exact && kt_quantized(w->type)) {
         rows_avx2(y, ldy, xq, xq_stride, n_x, w, row0, row1, exact);
         return;
     }
     switch (w->type) {
-    CASE(rows_float, KT_F32);
-    CASE(rows_float, KT_F16);
-    CASE(rows_float, KT_BF16);
-    CASE(rows_int, KT_Q4_0);
-    CASE(rows_int, KT_Q4_1);
-    CASE(rows_int, KT_Q5_0);
-    CASE(rows_int, KT_Q5_1);
-    CASE(rows_int, KT_Q8_0);
-    CASE(rows_int, KT_Q4_K);
-    CASE(rows_int, KT_Q5_K);
-    CASE(rows_int, KT_Q6_K);
+        CASE(rows_float, KT_F32);
+        CASE(rows_float, KT_F16);
+        CASE(rows_float, KT_BF16);
+        CASE(rows_int, KT_Q4_0);
+        CASE(rows_int, KT_Q4_1);
+        CASE(rows_int, KT_Q5_0);
+        CASE(rows_int, KT_Q5_1);
+        CASE(rows_int, KT_Q8_0);
+        CASE(rows_int, KT_Q4_K);
+        CASE(rows_int, KT_Q5_K);
+        CASE(rows_int, KT_Q6_K);
     }
 }

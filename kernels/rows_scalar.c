@@ -28,8 +28,8 @@ size_t rows_scalar_x_size(int type, int d_in, bool exact)
     if (is_float(type, exact))
         size = (n + 31) / 32 * 32 * sizeof(float);
     else
-        size = (n / 32 + n_sum(type, d_in)) * sizeof(float) +
-               n * sizeof(int16_t);
+        size =
+            (n / 32 + n_sum(type, d_in)) * sizeof(float) + n * sizeof(int16_t);
     return (size + 63) & ~(size_t)63;
 }
 
@@ -55,7 +55,7 @@ static float quantize(int16_t q[32], const float *x)
         return 0.0f;
     inv = 32767.0f / amax;
     for (int i = 0; i < 32; i++) {
-        float t = x[i] * inv + 12582912.0f;   /* rounds to nearest even */
+        float t = x[i] * inv + 12582912.0f; /* rounds to nearest even */
         int32_t n;
 
         memcpy(&n, &t, sizeof n);
@@ -87,8 +87,7 @@ void rows_scalar_x(void *xq, const float *x, int type, int d_in, bool exact)
     }
 }
 
-static float dot_float(const float *x, const struct kmat *w,
-                       const uint8_t *row)
+static float dot_float(const float *x, const struct kmat *w, const uint8_t *row)
 {
     enum { CHUNK = 256 };
     size_t block = (size_t)kt_block_weights(w->type);
@@ -105,8 +104,7 @@ static float dot_float(const float *x, const struct kmat *w,
     return fold_scalar(lane, 32);
 }
 
-static float dot_int(const void *xq, const struct kmat *w,
-                     const uint8_t *row)
+static float dot_int(const void *xq, const struct kmat *w, const uint8_t *row)
 {
     int nb = w->d_in / 32, n_half = w->type == KT_Q6_K ? 2 : 1;
     const float *s = xq, *sum = s + nb;
@@ -142,8 +140,7 @@ static float dot_int(const void *xq, const struct kmat *w,
 }
 
 void rows_scalar(float *y, size_t ldy, const void *xq, size_t xq_stride,
-                 int n_x, const struct kmat *w, int row0, int row1,
-                 bool exact)
+                 int n_x, const struct kmat *w, int row0, int row1, bool exact)
 {
     for (int r = row0; r < row1; r++)
         for (int t = 0; t < n_x; t++) {

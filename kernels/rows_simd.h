@@ -17,7 +17,7 @@
 
 #include "kernels/quant.h"
 
-enum { SPAN = 64 };   /* blocks whose scales are prepared together */
+enum { SPAN = 64 }; /* blocks whose scales are prepared together */
 
 INLINE bool is_float(int type, bool exact)
 {
@@ -54,9 +54,8 @@ INLINE void scales32(const uint8_t *p, int n, const int type, __m256 *f,
     const int size = (int)kt_block_bytes(type);
     const __m256i at = _mm256_mullo_epi32(
         _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), _mm256_set1_epi32(size));
-    __m256i v = _mm256_mask_i32gather_epi32(_mm256_setzero_si256(),
-                                            (const int *)(const void *)p, at,
-                                            mask8(n), 1);
+    __m256i v = _mm256_mask_i32gather_epi32(
+        _mm256_setzero_si256(), (const int *)(const void *)p, at, mask8(n), 1);
     __m256i lo = _mm256_and_si256(v, _mm256_set1_epi32(0xffff));
 
     v = _mm256_packus_epi32(lo, _mm256_srli_epi32(v, 16));
@@ -83,9 +82,10 @@ INLINE void scales_k(const uint8_t *p, __m256 *f, __m256 *o)
     sc[1] = (u[2] & 0x0f0f0f0f) | (u[0] >> 6 & 0x03030303) << 4;
     mn[1] = (u[2] >> 4 & 0x0f0f0f0f) | (u[1] >> 6 & 0x03030303) << 4;
     *f = _mm256_mul_ps(d, _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(
-                      _mm_loadl_epi64((const __m128i *)(void *)sc))));
-    *o = _mm256_mul_ps(dmin, _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(
-                         _mm_loadl_epi64((const __m128i *)(void *)mn))));
+                              _mm_loadl_epi64((const __m128i *)(void *)sc))));
+    *o =
+        _mm256_mul_ps(dmin, _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(
+                                _mm_loadl_epi64((const __m128i *)(void *)mn))));
     *o = _mm256_xor_ps(*o, _mm256_set1_ps(-0.0f));
 }
 
@@ -95,13 +95,13 @@ INLINE void scales_6k(const uint8_t *p, int h, __m256 *f, __m256 *o)
     const void *sc = p + 192 + h;
 
     *f = _mm256_mul_ps(_mm256_set1_ps(_cvtsh_ss(quant_u16(p + 208))),
-               _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(
-                   _mm_loadl_epi64((const __m128i *)sc))));
+                       _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(
+                           _mm_loadl_epi64((const __m128i *)sc))));
     *o = _mm256_mul_ps(*f, _mm256_set1_ps(-32.0f));
 }
 
 struct xrow {
-    const float   *s, *sum;
+    const float *s, *sum;
     const int16_t *q;
 };
 
@@ -112,7 +112,7 @@ INLINE void prepare(float fs[][2 * SPAN], __m256 *off, const uint8_t *row,
                     const struct xrow *x, int b0, int n, const int type,
                     const int n_x)
 {
-    const int per = type == KT_Q6_K ? 2 : 1;   /* scales of a block */
+    const int per = type == KT_Q6_K ? 2 : 1; /* scales of a block */
 
     for (int i = 0; i < n * per; i += 8) {
         int b = b0 + i / per;

@@ -16,7 +16,7 @@
 #include "kernels/exp2.h"
 #include "kernels/kernels.h"
 
-#define VW 8
+#define VW     8
 #define INLINE static inline __attribute__((always_inline))
 
 typedef __m256 VF;
@@ -27,11 +27,26 @@ INLINE __m256i v_mask(int n)
                               _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
 }
 
-INLINE VF v_zero(void) { return _mm256_setzero_ps(); }
-INLINE VF v_set1(float x) { return _mm256_set1_ps(x); }
-INLINE VF v_bcast(const float *p) { return _mm256_broadcast_ss(p); }
-INLINE VF v_load(const float *p) { return _mm256_loadu_ps(p); }
-INLINE void v_store(float *p, VF v) { _mm256_storeu_ps(p, v); }
+INLINE VF v_zero(void)
+{
+    return _mm256_setzero_ps();
+}
+INLINE VF v_set1(float x)
+{
+    return _mm256_set1_ps(x);
+}
+INLINE VF v_bcast(const float *p)
+{
+    return _mm256_broadcast_ss(p);
+}
+INLINE VF v_load(const float *p)
+{
+    return _mm256_loadu_ps(p);
+}
+INLINE void v_store(float *p, VF v)
+{
+    _mm256_storeu_ps(p, v);
+}
 INLINE VF v_load_n(const float *p, int n)
 {
     return _mm256_maskload_ps(p, v_mask(n));
@@ -45,12 +60,30 @@ INLINE VF v_keep_n(VF v, VF other, int n)
 {
     return _mm256_blendv_ps(other, v, _mm256_castsi256_ps(v_mask(n)));
 }
-INLINE VF v_add(VF a, VF b) { return _mm256_add_ps(a, b); }
-INLINE VF v_sub(VF a, VF b) { return _mm256_sub_ps(a, b); }
-INLINE VF v_mul(VF a, VF b) { return _mm256_mul_ps(a, b); }
-INLINE VF v_div(VF a, VF b) { return _mm256_div_ps(a, b); }
-INLINE VF v_max(VF a, VF b) { return _mm256_max_ps(a, b); }
-INLINE VF v_fma(VF a, VF b, VF c) { return _mm256_fmadd_ps(a, b, c); }
+INLINE VF v_add(VF a, VF b)
+{
+    return _mm256_add_ps(a, b);
+}
+INLINE VF v_sub(VF a, VF b)
+{
+    return _mm256_sub_ps(a, b);
+}
+INLINE VF v_mul(VF a, VF b)
+{
+    return _mm256_mul_ps(a, b);
+}
+INLINE VF v_div(VF a, VF b)
+{
+    return _mm256_div_ps(a, b);
+}
+INLINE VF v_max(VF a, VF b)
+{
+    return _mm256_max_ps(a, b);
+}
+INLINE VF v_fma(VF a, VF b, VF c)
+{
+    return _mm256_fmadd_ps(a, b, c);
+}
 INLINE VF v_load_f16(const uint16_t *p)
 {
     return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)p));
@@ -96,9 +129,9 @@ INLINE bool v_all_finite(VF v)
 /* lane i <-> lane i ^ h, h = 1, 2, 4 */
 INLINE VF v_swap(VF v, int h)
 {
-    return h == 1 ? _mm256_permute_ps(v, 0xb1)
-         : h == 2 ? _mm256_permute_ps(v, 0x4e)
-                  : _mm256_permute2f128_ps(v, v, 0x01);
+    return h == 1   ? _mm256_permute_ps(v, 0xb1)
+           : h == 2 ? _mm256_permute_ps(v, 0x4e)
+                    : _mm256_permute2f128_ps(v, v, 0x01);
 }
 /* lanes i with i & h negated */
 INLINE VF v_negate_upper(VF v, int h)
@@ -115,7 +148,7 @@ INLINE VF v_exp2(VF x)
 {
     VF below = _mm256_cmp_ps(x, v_set1(EXP2_LO), _CMP_LT_OQ), t, f, p;
 
-    x = _mm256_min_ps(v_set1(EXP2_HI), x);   /* in this order a NaN stays */
+    x = _mm256_min_ps(v_set1(EXP2_HI), x); /* in this order a NaN stays */
     t = v_add(x, v_set1(EXP2_MAGIC));
     f = v_sub(x, v_sub(t, v_set1(EXP2_MAGIC)));
     p = v_fma(v_set1(EXP2_C6), f, v_set1(EXP2_C5));
@@ -130,13 +163,16 @@ INLINE VF v_exp2(VF x)
 
 INLINE float v_fold8(__m256 v)
 {
-    __m128 a = _mm_add_ps(_mm256_castps256_ps128(v),
-                          _mm256_extractf128_ps(v, 1));
+    __m128 a =
+        _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
 
     a = _mm_add_ps(a, _mm_movehl_ps(a, a));
     return _mm_cvtss_f32(_mm_add_ss(a, _mm_movehdup_ps(a)));
 }
-INLINE float v_fold16(const VF *v) { return v_fold8(v_add(v[0], v[1])); }
+INLINE float v_fold16(const VF *v)
+{
+    return v_fold8(v_add(v[0], v[1]));
+}
 INLINE float v_fold32(const VF *v)
 {
     return v_fold8(v_add(v_add(v[0], v[2]), v_add(v[1], v[3])));
@@ -144,8 +180,8 @@ INLINE float v_fold32(const VF *v)
 
 INLINE float v_hmax(VF v)
 {
-    __m128 a = _mm_max_ps(_mm256_castps256_ps128(v),
-                          _mm256_extractf128_ps(v, 1));
+    __m128 a =
+        _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
 
     a = _mm_max_ps(a, _mm_movehl_ps(a, a));
     return _mm_cvtss_f32(_mm_max_ss(a, _mm_movehdup_ps(a)));
@@ -163,8 +199,7 @@ INLINE void v_transpose(VF r[VW])
     for (int i = 0; i < 8; i += 4)
         for (int j = 0; j < 2; j++) {
             u[i + 2 * j] = _mm256_shuffle_ps(t[i + j], t[i + j + 2], 0x44);
-            u[i + 2 * j + 1] =
-                _mm256_shuffle_ps(t[i + j], t[i + j + 2], 0xee);
+            u[i + 2 * j + 1] = _mm256_shuffle_ps(t[i + j], t[i + j + 2], 0xee);
         }
     for (int i = 0; i < 4; i++) {
         r[i] = _mm256_permute2f128_ps(u[i], u[i + 4], 0x20);

@@ -10,7 +10,7 @@
 #include "kernels/exp2.h"
 #include "kernels/kernels.h"
 
-#define VW 16
+#define VW     16
 #define INLINE static inline __attribute__((always_inline))
 
 typedef __m512 VF;
@@ -20,11 +20,26 @@ INLINE __mmask16 v_mask(int n)
     return (__mmask16)((1u << n) - 1);
 }
 
-INLINE VF v_zero(void) { return _mm512_setzero_ps(); }
-INLINE VF v_set1(float x) { return _mm512_set1_ps(x); }
-INLINE VF v_bcast(const float *p) { return _mm512_set1_ps(*p); }
-INLINE VF v_load(const float *p) { return _mm512_loadu_ps(p); }
-INLINE void v_store(float *p, VF v) { _mm512_storeu_ps(p, v); }
+INLINE VF v_zero(void)
+{
+    return _mm512_setzero_ps();
+}
+INLINE VF v_set1(float x)
+{
+    return _mm512_set1_ps(x);
+}
+INLINE VF v_bcast(const float *p)
+{
+    return _mm512_set1_ps(*p);
+}
+INLINE VF v_load(const float *p)
+{
+    return _mm512_loadu_ps(p);
+}
+INLINE void v_store(float *p, VF v)
+{
+    _mm512_storeu_ps(p, v);
+}
 INLINE VF v_load_n(const float *p, int n)
 {
     return _mm512_maskz_loadu_ps(v_mask(n), p);
@@ -37,12 +52,30 @@ INLINE VF v_keep_n(VF v, VF other, int n)
 {
     return _mm512_mask_blend_ps(v_mask(n), other, v);
 }
-INLINE VF v_add(VF a, VF b) { return _mm512_add_ps(a, b); }
-INLINE VF v_sub(VF a, VF b) { return _mm512_sub_ps(a, b); }
-INLINE VF v_mul(VF a, VF b) { return _mm512_mul_ps(a, b); }
-INLINE VF v_div(VF a, VF b) { return _mm512_div_ps(a, b); }
-INLINE VF v_max(VF a, VF b) { return _mm512_max_ps(a, b); }
-INLINE VF v_fma(VF a, VF b, VF c) { return _mm512_fmadd_ps(a, b, c); }
+INLINE VF v_add(VF a, VF b)
+{
+    return _mm512_add_ps(a, b);
+}
+INLINE VF v_sub(VF a, VF b)
+{
+    return _mm512_sub_ps(a, b);
+}
+INLINE VF v_mul(VF a, VF b)
+{
+    return _mm512_mul_ps(a, b);
+}
+INLINE VF v_div(VF a, VF b)
+{
+    return _mm512_div_ps(a, b);
+}
+INLINE VF v_max(VF a, VF b)
+{
+    return _mm512_max_ps(a, b);
+}
+INLINE VF v_fma(VF a, VF b, VF c)
+{
+    return _mm512_fmadd_ps(a, b, c);
+}
 INLINE VF v_load_f16(const uint16_t *p)
 {
     return _mm512_cvtph_ps(
@@ -60,8 +93,8 @@ INLINE VF v_load_i8(const int8_t *p)
 }
 INLINE VF v_load_i8_n(const int8_t *p, int n)
 {
-    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(
-        _mm_maskz_loadu_epi8(v_mask(n), p)));
+    return _mm512_cvtepi32_ps(
+        _mm512_cvtepi8_epi32(_mm_maskz_loadu_epi8(v_mask(n), p)));
 }
 /* to nearest even; |v| <= 127 */
 INLINE void v_store_i8_n(int8_t *p, VF v, int n)
@@ -74,22 +107,24 @@ INLINE VF v_abs(VF v)
 }
 INLINE bool v_all_finite(VF v)
 {
-    return _mm512_cmp_ps_mask(v_abs(v), v_set1(3.40282347e+38f),
-                              _CMP_LE_OQ) == 0xffff;
+    return _mm512_cmp_ps_mask(v_abs(v), v_set1(3.40282347e+38f), _CMP_LE_OQ) ==
+           0xffff;
 }
 /* lane i <-> lane i ^ h, h = 1, 2, 4, 8 */
 INLINE VF v_swap(VF v, int h)
 {
-    return h == 1 ? _mm512_permute_ps(v, 0xb1)
-         : h == 2 ? _mm512_permute_ps(v, 0x4e)
-         : h == 4 ? _mm512_shuffle_f32x4(v, v, 0xb1)
-                  : _mm512_shuffle_f32x4(v, v, 0x4e);
+    return h == 1   ? _mm512_permute_ps(v, 0xb1)
+           : h == 2 ? _mm512_permute_ps(v, 0x4e)
+           : h == 4 ? _mm512_shuffle_f32x4(v, v, 0xb1)
+                    : _mm512_shuffle_f32x4(v, v, 0x4e);
 }
 /* lanes i with i & h negated */
 INLINE VF v_negate_upper(VF v, int h)
 {
-    const __mmask16 upper = h == 1 ? 0xaaaa : h == 2 ? 0xcccc
-                          : h == 4 ? 0xf0f0 : 0xff00;
+    const __mmask16 upper = h == 1   ? 0xaaaa
+                            : h == 2 ? 0xcccc
+                            : h == 4 ? 0xf0f0
+                                     : 0xff00;
 
     return _mm512_mask_xor_ps(v, upper, v, v_set1(-0.0f));
 }
@@ -99,7 +134,7 @@ INLINE VF v_exp2(VF x)
     __mmask16 keep = _mm512_cmp_ps_mask(x, v_set1(EXP2_LO), _CMP_NLT_UQ);
     VF t, f, p;
 
-    x = _mm512_min_ps(v_set1(EXP2_HI), x);   /* in this order a NaN stays */
+    x = _mm512_min_ps(v_set1(EXP2_HI), x); /* in this order a NaN stays */
     t = v_add(x, v_set1(EXP2_MAGIC));
     f = v_sub(x, v_sub(t, v_set1(EXP2_MAGIC)));
     p = v_fma(v_set1(EXP2_C6), f, v_set1(EXP2_C5));
@@ -114,8 +149,8 @@ INLINE VF v_exp2(VF x)
 
 INLINE float v_fold8(__m256 v)
 {
-    __m128 a = _mm_add_ps(_mm256_castps256_ps128(v),
-                          _mm256_extractf128_ps(v, 1));
+    __m128 a =
+        _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
 
     a = _mm_add_ps(a, _mm_movehl_ps(a, a));
     return _mm_cvtss_f32(_mm_add_ss(a, _mm_movehdup_ps(a)));
@@ -134,10 +169,10 @@ INLINE float v_fold32(const VF *v)
 
 INLINE float v_hmax(VF v)
 {
-    __m256 b = _mm256_max_ps(_mm512_castps512_ps256(v),
-                             _mm512_extractf32x8_ps(v, 1));
-    __m128 a = _mm_max_ps(_mm256_castps256_ps128(b),
-                          _mm256_extractf128_ps(b, 1));
+    __m256 b =
+        _mm256_max_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
+    __m128 a =
+        _mm_max_ps(_mm256_castps256_ps128(b), _mm256_extractf128_ps(b, 1));
 
     a = _mm_max_ps(a, _mm_movehl_ps(a, a));
     return _mm_cvtss_f32(_mm_max_ss(a, _mm_movehdup_ps(a)));
@@ -155,10 +190,9 @@ INLINE void v_transpose(VF r[VW])
     for (int i = 0; i < 16; i += 4)
         for (int j = 0; j < 2; j++) {
             u[i + 2 * j] = _mm512_shuffle_ps(t[i + j], t[i + j + 2], 0x44);
-            u[i + 2 * j + 1] =
-                _mm512_shuffle_ps(t[i + j], t[i + j + 2], 0xee);
+            u[i + 2 * j + 1] = _mm512_shuffle_ps(t[i + j], t[i + j + 2], 0xee);
         }
-    for (int i = 0; i < 4; i++) {   /* u[4a + i]: rows 4a.., columns 4b + i */
+    for (int i = 0; i < 4; i++) { /* u[4a + i]: rows 4a.., columns 4b + i */
         t[i] = _mm512_shuffle_f32x4(u[i], u[i + 4], 0x88);
         t[i + 4] = _mm512_shuffle_f32x4(u[i], u[i + 4], 0xdd);
         t[i + 8] = _mm512_shuffle_f32x4(u[i + 8], u[i + 12], 0x88);

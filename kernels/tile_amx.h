@@ -15,9 +15,9 @@
 #include "kernels/simd_avx512.h"
 
 enum {
-    TR = 16,                  /* rows of a tile: tokens, weight rows, keys */
-    TK = 32,                  /* inputs of a tile */
-    TILE = TR * TK            /* bf16 in a tile of an operand */
+    TR = 16,       /* rows of a tile: tokens, weight rows, keys */
+    TK = 32,       /* inputs of a tile */
+    TILE = TR * TK /* bf16 in a tile of an operand */
 };
 
 INLINE void barrier(void)
@@ -28,10 +28,12 @@ INLINE void barrier(void)
 INLINE void tiles_set_up(void)
 {
     _Alignas(64) static const struct {
-        uint8_t  palette, start_row, zero[14];
+        uint8_t palette, start_row, zero[14];
         uint16_t row_bytes[16];
-        uint8_t  rows[16];
-    } config = { 1, 0, { 0 },
+        uint8_t rows[16];
+    } config = { 1,
+                 0,
+                 { 0 },
                  { 64, 64, 64, 64, 64, 64, 64, 64 },
                  { 16, 16, 16, 16, 16, 16, 16, 16 } };
 

@@ -55,11 +55,10 @@ INLINE __m128i high4(__m128i v)
 /* 16 bits to 16 bytes of 0 or 16 */
 INLINE __m128i fifth(const uint8_t *p)
 {
-    const __m128i spread = _mm_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0,
-                                         1, 1, 1, 1, 1, 1, 1, 1);
+    const __m128i spread =
+        _mm_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1);
     const __m128i bit = _mm_set1_epi64x((long long)0x8040201008040201ull);
-    __m128i v = _mm_shuffle_epi8(_mm_set1_epi16((int16_t)quant_u16(p)),
-                                 spread);
+    __m128i v = _mm_shuffle_epi8(_mm_set1_epi16((int16_t)quant_u16(p)), spread);
 
     return _mm_and_si128(_mm_cmpeq_epi8(_mm_and_si128(v, bit), bit),
                          _mm_set1_epi8(16));
@@ -97,8 +96,7 @@ INLINE void blocks32(float *out, const uint8_t *p, int n, const int type)
     }
 }
 
-INLINE void blocks_q4k_q5k(float *out, const uint8_t *p, int n,
-                           const int type)
+INLINE void blocks_q4k_q5k(float *out, const uint8_t *p, int n, const int type)
 {
     for (int s = 0; s < n / 256; s++, p += kt_block_bytes(type)) {
         const uint8_t *qh = p + 16, *qs = type == KT_Q5_K ? qh + 32 : qh;
@@ -117,11 +115,10 @@ INLINE void blocks_q4k_q5k(float *out, const uint8_t *p, int n,
                 v = j % 2 ? high4(v) : low4(v);
                 if (type == KT_Q5_K) {
                     __m128i bit = _mm_set1_epi8((char)(1 << j));
-                    __m128i on = _mm_cmpeq_epi8(
-                        _mm_and_si128(load16(qh + h), bit), bit);
+                    __m128i on =
+                        _mm_cmpeq_epi8(_mm_and_si128(load16(qh + h), bit), bit);
 
-                    v = _mm_or_si128(v, _mm_and_si128(on,
-                                                      _mm_set1_epi8(16)));
+                    v = _mm_or_si128(v, _mm_and_si128(on, _mm_set1_epi8(16)));
                 }
                 put16_fma(out + h, v, f, m);
             }
@@ -170,17 +167,39 @@ static void floats16(float *out, const uint8_t *p, int n, bool bf)
 void unpack_avx2(float *out, int type, const uint8_t *p, int n)
 {
     switch (type) {
-    case KT_F32:  memcpy(out, p, (size_t)n * sizeof *out); break;
-    case KT_F16:  floats16(out, p, n, false); break;
-    case KT_BF16: floats16(out, p, n, true); break;
-    case KT_Q4_0: blocks32(out, p, n, KT_Q4_0); break;
-    case KT_Q4_1: blocks32(out, p, n, KT_Q4_1); break;
-    case KT_Q5_0: blocks32(out, p, n, KT_Q5_0); break;
-    case KT_Q5_1: blocks32(out, p, n, KT_Q5_1); break;
-    case KT_Q8_0: blocks32(out, p, n, KT_Q8_0); break;
-    case KT_Q4_K: blocks_q4k_q5k(out, p, n, KT_Q4_K); break;
-    case KT_Q5_K: blocks_q4k_q5k(out, p, n, KT_Q5_K); break;
-    case KT_Q6_K: blocks_q6k(out, p, n); break;
+    case KT_F32:
+        memcpy(out, p, (size_t)n * sizeof *out);
+        break;
+    case KT_F16:
+        floats16(out, p, n, false);
+        break;
+    case KT_BF16:
+        floats16(out, p, n, true);
+        break;
+    case KT_Q4_0:
+        blocks32(out, p, n, KT_Q4_0);
+        break;
+    case KT_Q4_1:
+        blocks32(out, p, n, KT_Q4_1);
+        break;
+    case KT_Q5_0:
+        blocks32(out, p, n, KT_Q5_0);
+        break;
+    case KT_Q5_1:
+        blocks32(out, p, n, KT_Q5_1);
+        break;
+    case KT_Q8_0:
+        blocks32(out, p, n, KT_Q8_0);
+        break;
+    case KT_Q4_K:
+        blocks_q4k_q5k(out, p, n, KT_Q4_K);
+        break;
+    case KT_Q5_K:
+        blocks_q4k_q5k(out, p, n, KT_Q5_K);
+        break;
+    case KT_Q6_K:
+        blocks_q6k(out, p, n);
+        break;
     }
 }
 

@@ -25,8 +25,8 @@ INLINE float half(const uint8_t *p)
 
 INLINE VF count_from(float x)
 {
-    return v_add(v_set1(x), _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10,
-                                           11, 12, 13, 14, 15));
+    return v_add(v_set1(x), _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11,
+                                           12, 13, 14, 15));
 }
 
 INLINE __m512i widen(const uint8_t *p)
@@ -61,8 +61,8 @@ INLINE void blocks32(float *out, const uint8_t *p, int n, const int type)
 
         if (type == KT_Q4_0 || type == KT_Q4_1) {
             v_store(out, _mm512_permutexvar_ps(q, lo));
-            v_store(out + 16, _mm512_permutexvar_ps(_mm512_srli_epi32(q, 4),
-                                                    lo));
+            v_store(out + 16,
+                    _mm512_permutexvar_ps(_mm512_srli_epi32(q, 4), lo));
             continue;
         }
         hi = table(p, type, 16);
@@ -80,14 +80,13 @@ static void blocks_q8_0(float *out, const uint8_t *p, int n)
         VF f = v_set1(half(p));
 
         for (int i = 0; i < 32; i += 16)
-            v_store(out + i, v_mul(f, _mm512_cvtepi32_ps(
-                _mm512_cvtepi8_epi32(load16(p + 2 + i)))));
+            v_store(out + i, v_mul(f, _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(
+                                          load16(p + 2 + i)))));
     }
 }
 
 /* Two blocks share their bytes: low nibbles of the first, high of the other */
-INLINE void blocks_q4k_q5k(float *out, const uint8_t *p, int n,
-                           const int type)
+INLINE void blocks_q4k_q5k(float *out, const uint8_t *p, int n, const int type)
 {
     for (int s = 0; s < n / 256; s++, p += kt_block_bytes(type)) {
         const uint8_t *qh = p + 16, *qs = type == KT_Q5_K ? qh + 32 : qh;
@@ -115,8 +114,8 @@ INLINE void blocks_q4k_q5k(float *out, const uint8_t *p, int n,
                 for (int k = 0; k < 2; k++)
                     if (type == KT_Q5_K) {
                         __m128i bit = _mm_set1_epi8((char)(1 << (j + k)));
-                        uint16_t bits = (uint16_t)_mm_test_epi8_mask(
-                            load16(qh + h), bit);
+                        uint16_t bits =
+                            (uint16_t)_mm_test_epi8_mask(load16(qh + h), bit);
 
                         v_store(out + 32 * k + h,
                                 _mm512_permutex2var_ps(
@@ -157,8 +156,8 @@ static void floats16(float *out, const uint8_t *p, int n, bool bf)
     for (int i = 0; i < n; i += 16) {
         int m = n - i < 16 ? n - i : 16;
         __m256i h = _mm256_maskz_loadu_epi16(v_mask(m), p + 2 * (size_t)i);
-        VF v = bf ? _mm512_castsi512_ps(_mm512_slli_epi32(
-                        _mm512_cvtepu16_epi32(h), 16))
+        VF v = bf ? _mm512_castsi512_ps(
+                        _mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16))
                   : _mm512_cvtph_ps(h);
 
         v_store_n(out + i, v, m);
@@ -168,17 +167,39 @@ static void floats16(float *out, const uint8_t *p, int n, bool bf)
 void unpack_avx512(float *out, int type, const uint8_t *p, int n)
 {
     switch (type) {
-    case KT_F32:  memcpy(out, p, (size_t)n * sizeof *out); break;
-    case KT_F16:  floats16(out, p, n, false); break;
-    case KT_BF16: floats16(out, p, n, true); break;
-    case KT_Q4_0: blocks32(out, p, n, KT_Q4_0); break;
-    case KT_Q4_1: blocks32(out, p, n, KT_Q4_1); break;
-    case KT_Q5_0: blocks32(out, p, n, KT_Q5_0); break;
-    case KT_Q5_1: blocks32(out, p, n, KT_Q5_1); break;
-    case KT_Q8_0: blocks_q8_0(out, p, n); break;
-    case KT_Q4_K: blocks_q4k_q5k(out, p, n, KT_Q4_K); break;
-    case KT_Q5_K: blocks_q4k_q5k(out, p, n, KT_Q5_K); break;
-    case KT_Q6_K: blocks_q6k(out, p, n); break;
+    case KT_F32:
+        memcpy(out, p, (size_t)n * sizeof *out);
+        break;
+    case KT_F16:
+        floats16(out, p, n, false);
+        break;
+    case KT_BF16:
+        floats16(out, p, n, true);
+        break;
+    case KT_Q4_0:
+        blocks32(out, p, n, KT_Q4_0);
+        break;
+    case KT_Q4_1:
+        blocks32(out, p, n, KT_Q4_1);
+        break;
+    case KT_Q5_0:
+        blocks32(out, p, n, KT_Q5_0);
+        break;
+    case KT_Q5_1:
+        blocks32(out, p, n, KT_Q5_1);
+        break;
+    case KT_Q8_0:
+        blocks_q8_0(out, p, n);
+        break;
+    case KT_Q4_K:
+        blocks_q4k_q5k(out, p, n, KT_Q4_K);
+        break;
+    case KT_Q5_K:
+        blocks_q4k_q5k(out, p, n, KT_Q5_K);
+        break;
+    case KT_Q6_K:
+        blocks_q6k(out, p, n);
+        break;
     }
 }
 

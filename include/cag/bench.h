@@ -39,32 +39,38 @@ extern "C" {
 /* ----------------------------------------------------------------- report */
 
 typedef struct cag_bench_fact {
-    char *key, *value;         /* heap */
+    char *key, *value; /* heap */
 } cag_bench_fact;
 
-typedef enum cag_bench_better { CAG_BENCH_LOWER, CAG_BENCH_HIGHER,
-                                CAG_BENCH_NEITHER } cag_bench_better;
+typedef enum cag_bench_better {
+    CAG_BENCH_LOWER,
+    CAG_BENCH_HIGHER,
+    CAG_BENCH_NEITHER
+} cag_bench_better;
 
 typedef struct cag_bench_figure {
-    char    name[24], unit[16];
-    char    state[8];          /* page cache: "warm", "cold", or ""         */
-    int64_t context;           /* tokens of the prefix; -1: has none        */
-    int     batch;             /* questions at once; 0: has none            */
+    char name[24], unit[16];
+    char state[8];   /* page cache: "warm", "cold", or ""         */
+    int64_t context; /* tokens of the prefix; -1: has none        */
+    int batch;       /* questions at once; 0: has none            */
     cag_bench_better better;
-    int     n;                 /* measurements                              */
-    double  median, min, max;
-    double  share;             /* of the machine's limit, or -1             */
+    int n; /* measurements                              */
+    double median, min, max;
+    double share; /* of the machine's limit, or -1             */
 } cag_bench_figure;
 
 typedef struct cag_bench_report {
-    cag_bench_fact   *fact;    /* [n_fact] heap */
-    int               n_fact;
-    cag_bench_figure *figure;  /* [n_figure] heap */
-    int               n_figure;
-    char            **note;    /* [n_note] heap */
-    int               n_note;
+    cag_bench_fact *fact; /* [n_fact] heap */
+    int n_fact;
+    cag_bench_figure *figure; /* [n_figure] heap */
+    int n_figure;
+    char **note; /* [n_note] heap */
+    int n_note;
 } cag_bench_report;
-#define CAG_BENCH_REPORT_INIT { NULL, 0, NULL, 0, NULL, 0 }
+#define CAG_BENCH_REPORT_INIT     \
+    {                             \
+        NULL, 0, NULL, 0, NULL, 0 \
+    }
 CAG_API void cag_bench_report_release(cag_bench_report *r);
 
 /* The value of a fact, or NULL. */
@@ -86,9 +92,9 @@ CAG_API cag_status cag_bench_from_json(const char *text, size_t size,
 /* ---------------------------------------------------------------- compare */
 
 typedef struct cag_bench_change {
-    const cag_bench_figure *was, *is;      /* borrowed from the reports      */
-    double percent;            /* change of the median; above 0 is worse     */
-    bool   regression;         /* worse by more than the threshold           */
+    const cag_bench_figure *was, *is; /* borrowed from the reports      */
+    double percent;  /* change of the median; above 0 is worse     */
+    bool regression; /* worse by more than the threshold           */
 } cag_bench_change;
 
 /*
@@ -106,53 +112,56 @@ CAG_API cag_status cag_bench_compare(const cag_bench_report *was,
 /* -------------------------------------------------------------------- run */
 
 enum {
-    CAG_BENCH_BUILD = 1, CAG_BENCH_LOAD = 2, CAG_BENCH_ASK = 4,
-    CAG_BENCH_DECODE = 8, CAG_BENCH_BATCH = 16, CAG_BENCH_TTFT = 32,
+    CAG_BENCH_BUILD = 1,
+    CAG_BENCH_LOAD = 2,
+    CAG_BENCH_ASK = 4,
+    CAG_BENCH_DECODE = 8,
+    CAG_BENCH_BATCH = 16,
+    CAG_BENCH_TTFT = 32,
     CAG_BENCH_ALL = 63
 };
 
 /* A cag-ask process: start it, stop at the first byte of its answer, look at
  * its memory, let it end. */
 typedef struct cag_bench_process {
-    double   first_s;
-    uint64_t private_bytes;    /* anonymous                                 */
-    uint64_t mapped_bytes;     /* of files, resident                        */
-    uint64_t shared_bytes;     /* its proportional share of everything      */
-    bool     has_memory;       /* the three are known                       */
+    double first_s;
+    uint64_t private_bytes; /* anonymous                                 */
+    uint64_t mapped_bytes;  /* of files, resident                        */
+    uint64_t shared_bytes;  /* its proportional share of everything      */
+    bool has_memory;        /* the three are known                       */
 } cag_bench_process;
 typedef cag_status (*cag_bench_process_fn)(void *ctx, const char *kvc,
                                            const char *model,
-                                           const char *question,
-                                           bool no_cache,
+                                           const char *question, bool no_cache,
                                            cag_bench_process *out,
                                            cag_error *err);
 
 typedef struct cag_bench_opts {
-    const char        *kvc;
-    const char        *model;      /* as cag_kb_opts.model                  */
-    unsigned           what;       /* CAG_BENCH_...                         */
-    const int64_t     *context;    /* [n_context] lengths made of the cache's
-                                      text, cut or repeated; none: as it is */
-    int                n_context;
-    const int         *batch;      /* [n_batch] questions at once           */
-    int                n_batch;
-    const char *const *question;   /* [n_question] at least one             */
-    int                n_question;
-    int                repeat, warmup;
-    int                n_gen;      /* generated tokens                      */
-    const char        *tmp_dir;    /* for caches made to be measured        */
-    cag_bench_process_fn process;  /* NULL: no ttft figures                 */
-    void              *process_ctx;
-    cag_engine_opts    engine;
-    cag_places         places;
-    cag_hooks          hooks;
+    const char *kvc;
+    const char *model;      /* as cag_kb_opts.model                  */
+    unsigned what;          /* CAG_BENCH_...                         */
+    const int64_t *context; /* [n_context] lengths made of the cache's
+                               text, cut or repeated; none: as it is */
+    int n_context;
+    const int *batch; /* [n_batch] questions at once           */
+    int n_batch;
+    const char *const *question; /* [n_question] at least one             */
+    int n_question;
+    int repeat, warmup;
+    int n_gen;                    /* generated tokens                      */
+    const char *tmp_dir;          /* for caches made to be measured        */
+    cag_bench_process_fn process; /* NULL: no ttft figures                 */
+    void *process_ctx;
+    cag_engine_opts engine;
+    cag_places places;
+    cag_hooks hooks;
 } cag_bench_opts;
 CAG_API void cag_bench_opts_init(cag_bench_opts *o);
 
 /* Measure; facts already in the report stay.  After an error it holds what
  * was measured so far. */
-CAG_API cag_status cag_bench_run(const cag_bench_opts *o,
-                                 cag_bench_report *r, cag_error *err);
+CAG_API cag_status cag_bench_run(const cag_bench_opts *o, cag_bench_report *r,
+                                 cag_error *err);
 
 #ifdef __cplusplus
 }

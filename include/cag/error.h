@@ -46,15 +46,18 @@ typedef enum cag_status {
 
 typedef struct cag_error {
     cag_status status;
-    int        sys;       /* errno or device code, 0 if none               */
-    int64_t    offset;    /* byte in file, -1 if none                      */
-    int        line;      /* 1-based line in file, 0 if none               */
-    int        column;    /* 1-based column, 0 if none                     */
-    char       file[512]; /* "" if none; a longer path keeps its tail      */
-    char       msg[1024]; /* what was found, what was expected, what to do */
+    int sys;        /* errno or device code, 0 if none               */
+    int64_t offset; /* byte in file, -1 if none                      */
+    int line;       /* 1-based line in file, 0 if none               */
+    int column;     /* 1-based column, 0 if none                     */
+    char file[512]; /* "" if none; a longer path keeps its tail      */
+    char msg[1024]; /* what was found, what was expected, what to do */
 } cag_error;
 
-#define CAG_ERROR_INIT { CAG_OK, 0, -1, 0, 0, "", "" }
+#define CAG_ERROR_INIT              \
+    {                               \
+        CAG_OK, 0, -1, 0, 0, "", "" \
+    }
 
 /* The enumerator's name without prefix, in lower case: "format".  Static. */
 CAG_API const char *cag_status_name(cag_status status);

@@ -17,7 +17,7 @@ extern "C" {
 /* Where a value stands. */
 typedef struct cag_manifest_place {
     const char *key;
-    int         line, column;           /* from 1 */
+    int line, column; /* from 1 */
 } cag_manifest_place;
 
 typedef struct cag_manifest {
@@ -26,14 +26,14 @@ typedef struct cag_manifest {
     const char *system, *system_file, *label, *refusal, *acknowledgement;
     const char *chat_template, *chat_template_file, *template_date;
     const char *front_matter, *depfile;
-    int64_t     ctx_size, reserve, threads, batch_size, max_memory;
-    double      max_loss;               /* -1 if not given, as the above   */
-    cag_manifest_place place[32];       /* [n_place] of values given        */
-    int         n_place;
-    const cag_source_spec *source;      /* [n_source] */
-    int         n_source;
+    int64_t ctx_size, reserve, threads, batch_size, max_memory;
+    double max_loss;              /* -1 if not given, as the above   */
+    cag_manifest_place place[32]; /* [n_place] of values given        */
+    int n_place;
+    const cag_source_spec *source; /* [n_source] */
+    int n_source;
     const char *path;
-    void       *arena;                  /* owns all of it */
+    void *arena; /* owns all of it */
 } cag_manifest;
 
 /*
@@ -44,7 +44,7 @@ typedef struct cag_manifest {
  */
 CAG_API cag_status cag_manifest_load(const char *path, cag_manifest **out,
                                      cag_error *err);
-CAG_API void       cag_manifest_free(cag_manifest *m);
+CAG_API void cag_manifest_free(cag_manifest *m);
 
 #ifdef __cplusplus
 }

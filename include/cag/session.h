@@ -21,8 +21,8 @@
 extern "C" {
 #endif
 
-typedef struct cag_engine  cag_engine;
-typedef struct cag_prefix  cag_prefix;
+typedef struct cag_engine cag_engine;
+typedef struct cag_prefix cag_prefix;
 typedef struct cag_session cag_session;
 
 typedef enum cag_precision {
@@ -35,58 +35,57 @@ typedef enum cag_precision {
 } cag_precision;
 
 /* "default", "exact", "fast", "auto"; and back, an unknown name: default */
-CAG_API const char   *cag_precision_name(cag_precision p);
+CAG_API const char *cag_precision_name(cag_precision p);
 CAG_API cag_precision cag_precision_of(const char *name);
 
 typedef struct cag_engine_opts {
-    const char   *device;      /* "auto", "cpu", "cuda[:N]"; NULL = auto    */
-    int           n_thread;    /* 0 = usable CPUs                           */
-    int           chunk;       /* prompt tokens per pass; 0 = 512 on the
-                                  CPU, 2,048 on a GPU                       */
+    const char *device; /* "auto", "cpu", "cuda[:N]"; NULL = auto    */
+    int n_thread;       /* 0 = usable CPUs                           */
+    int chunk;          /* prompt tokens per pass; 0 = 512 on the
+                           CPU, 2,048 on a GPU                       */
     cag_precision precision;
-    bool          kv_f32;      /* keep K and V as f32 (tests, codec f32)    */
-    const char   *plugin;      /* libcag-cuda.so; NULL = beside the program,
-                                  ../lib/cag, the library directory         */
-    uint64_t      max_memory;  /* of a GPU, at most; 0 = what is free       */
-    uint64_t      max_host;    /* of the host, for what the CPU computes:
-                                  weights, caches, sessions, scratch; 0 = no
-                                  limit                                     */
-    int           gpu_layers;  /* the last so many layers are a GPU's, the
-                                  rest the CPU's; 0 = all are, or an error;
-                                  CAG_GPU_LAYERS_AUTO = as many as leave room
-                                  for so many positions of K and V (f16):   */
-    int           room_tok;
+    bool kv_f32;         /* keep K and V as f32 (tests, codec f32)    */
+    const char *plugin;  /* libcag-cuda.so; NULL = beside the program,
+                            ../lib/cag, the library directory         */
+    uint64_t max_memory; /* of a GPU, at most; 0 = what is free       */
+    uint64_t max_host;   /* of the host, for what the CPU computes:
+                            weights, caches, sessions, scratch; 0 = no
+                            limit                                     */
+    int gpu_layers;      /* the last so many layers are a GPU's, the
+                            rest the CPU's; 0 = all are, or an error;
+                            CAG_GPU_LAYERS_AUTO = as many as leave room
+                            for so many positions of K and V (f16):   */
+    int room_tok;
 } cag_engine_opts;
 #define CAG_GPU_LAYERS_AUTO (-1)
 
 CAG_API cag_status cag_engine_new(const cag_model *m,
-                                  const cag_engine_opts *opts,
-                                  cag_engine **out, cag_error *err);
-CAG_API void       cag_engine_free(cag_engine *e);
-CAG_API int         cag_engine_n_thread(const cag_engine *e);
-CAG_API const char *cag_engine_kernels(const cag_engine *e);  /* "avx2"     */
+                                  const cag_engine_opts *opts, cag_engine **out,
+                                  cag_error *err);
+CAG_API void cag_engine_free(cag_engine *e);
+CAG_API int cag_engine_n_thread(const cag_engine *e);
+CAG_API const char *cag_engine_kernels(const cag_engine *e); /* "avx2"     */
 /* The order of operations of prompts, and what else computes: equal names,
  * equal bits.  Which one --precision fast gets depends on the CPU. */
 CAG_API const char *cag_engine_numerics(const cag_engine *e);
 /* What computes the products of prompts: "amx", or "f32" where nothing that
  * is less precise was asked for, or nothing is faster here. */
 CAG_API const char *cag_engine_products(const cag_engine *e);
-CAG_API const char *cag_engine_device(const cag_engine *e);   /* "cpu"      */
+CAG_API const char *cag_engine_device(const cag_engine *e); /* "cpu"      */
 /* The device in words and why it was chosen, one line; *warn (may be NULL):
  * a GPU is there and could not be used, which the user should hear. */
 CAG_API const char *cag_engine_note(const cag_engine *e, bool *warn);
 /* Memory of the device's own that is in use; all 0 on the CPU. */
 typedef struct cag_device_memory {
     uint64_t weights, caches;
-    uint64_t sessions;         /* also of past ones, kept for the next      */
-    uint64_t scratch;          /* also cuBLAS' workspace, tables            */
+    uint64_t sessions; /* also of past ones, kept for the next      */
+    uint64_t scratch;  /* also cuBLAS' workspace, tables            */
 } cag_device_memory;
 CAG_API cag_device_memory cag_engine_device_memory(const cag_engine *e);
-CAG_API uint64_t    cag_engine_device_bytes(const cag_engine *e);   /* sum  */
+CAG_API uint64_t cag_engine_device_bytes(const cag_engine *e); /* sum  */
 /* Sessions of max_tok positions that could still be made before memory of
  * the device or a limit ends; large on the CPU without one. */
-CAG_API int         cag_engine_room(cag_engine *e, cag_prefix *p,
-                                    int max_tok);
+CAG_API int cag_engine_room(cag_engine *e, cag_prefix *p, int max_tok);
 /* Called between layers with tokens done; false cancels (CAG_E_CANCELLED). */
 CAG_API void cag_engine_set_progress(cag_engine *e, cag_progress_fn fn,
                                      void *ctx);
@@ -99,9 +98,9 @@ CAG_API void cag_engine_set_progress(cag_engine *e, cag_progress_fn fn,
  */
 CAG_API cag_status cag_prefix_new(cag_engine *e, const cag_kvc *k,
                                   cag_prefix **out, cag_error *err);
-CAG_API void       cag_prefix_free(cag_prefix *p);
+CAG_API void cag_prefix_free(cag_prefix *p);
 /* Private bytes it holds (0 for codecs computed in place). */
-CAG_API uint64_t   cag_prefix_private_bytes(const cag_prefix *p);
+CAG_API uint64_t cag_prefix_private_bytes(const cag_prefix *p);
 /* Load all layers now instead of when needed. */
 CAG_API cag_status cag_prefix_load(cag_prefix *p, cag_error *err);
 
@@ -109,8 +108,8 @@ CAG_API cag_status cag_prefix_load(cag_prefix *p, cag_error *err);
 CAG_API cag_status cag_session_new(cag_engine *e, cag_prefix *prefix,
                                    int max_tok, cag_session **out,
                                    cag_error *err);
-CAG_API void       cag_session_free(cag_session *s);
-CAG_API int        cag_session_n_tok(const cag_session *s);
+CAG_API void cag_session_free(cag_session *s);
+CAG_API int cag_session_n_tok(const cag_session *s);
 /* Drop tokens behind n_tok; not below the prefix's length. */
 CAG_API cag_status cag_session_truncate(cag_session *s, int n_tok,
                                         cag_error *err);
@@ -136,9 +135,9 @@ CAG_API cag_status cag_session_prefill(cag_session *s, const int32_t *ids,
  * compute the logits after it: logits[i] as above, owned by session i.
  * Sessions that share a prefix read it once.
  */
-CAG_API cag_status cag_session_step(cag_session *const *s,
-                                    const int32_t *id, int n,
-                                    const float **logits, cag_error *err);
+CAG_API cag_status cag_session_step(cag_session *const *s, const int32_t *id,
+                                    int n, const float **logits,
+                                    cag_error *err);
 
 /*
  * The same with guesses: besides the generated token a session may bring up
@@ -152,15 +151,15 @@ CAG_API cag_status cag_session_step(cag_session *const *s,
  */
 #define CAG_STEP_MAX 4
 typedef struct cag_step {
-    cag_session   *session;
-    const int32_t *ids;       /* [n_ids] the generated token, then guesses  */
-    int            n_ids;     /* 1 .. CAG_STEP_MAX                          */
-    const float   *logits;    /* out: [n_ids, n_vocab], the session's       */
+    cag_session *session;
+    const int32_t *ids;  /* [n_ids] the generated token, then guesses  */
+    int n_ids;           /* 1 .. CAG_STEP_MAX                          */
+    const float *logits; /* out: [n_ids, n_vocab], the session's       */
     /* Only the id of the largest logit of each row is wanted, the lowest of
      * equals: best is set, logits is NULL.  A GPU then sends an id back
      * instead of a vocabulary.                                             */
-    bool           greedy;
-    int32_t        best[CAG_STEP_MAX];      /* out: [n_ids]                 */
+    bool greedy;
+    int32_t best[CAG_STEP_MAX]; /* out: [n_ids]                 */
 } cag_step;
 CAG_API cag_status cag_session_verify(cag_step *step, int n, cag_error *err);
 /*
@@ -175,21 +174,24 @@ CAG_API cag_status cag_session_prefill_many(cag_step *step, int n,
 /* ---------------------------------------------------------------- sampling */
 
 typedef struct cag_sampling {
-    float    temperature;   /* 0 = greedy */
-    int      top_k;         /* 0 = off */
-    float    top_p;         /* 1 = off */
-    float    min_p;         /* 0 = off */
+    float temperature; /* 0 = greedy */
+    int top_k;         /* 0 = off */
+    float top_p;       /* 1 = off */
+    float min_p;       /* 0 = off */
     uint64_t seed;
-    uint64_t row;           /* the generator is f(seed, row) */
+    uint64_t row; /* the generator is f(seed, row) */
 } cag_sampling;
-#define CAG_SAMPLING_INIT { 0.0f, 0, 1.0f, 0.0f, 0, 0 }
+#define CAG_SAMPLING_INIT         \
+    {                             \
+        0.0f, 0, 1.0f, 0.0f, 0, 0 \
+    }
 
 typedef struct cag_sampler cag_sampler;
 CAG_API cag_status cag_sampler_new(const cag_sampling *p, int n_vocab,
                                    cag_sampler **out, cag_error *err);
 /* Ties go to the lowest id. */
-CAG_API int32_t    cag_sampler_pick(cag_sampler *s, const float *logits);
-CAG_API void       cag_sampler_free(cag_sampler *s);
+CAG_API int32_t cag_sampler_pick(cag_sampler *s, const float *logits);
+CAG_API void cag_sampler_free(cag_sampler *s);
 
 #ifdef __cplusplus
 }

@@ -26,28 +26,32 @@ extern "C" {
 
 typedef struct cag_tokenizer cag_tokenizer;
 
-#define CAG_TEXT_TEMPLATE 1u   /* special tokens in this piece are honoured  */
+#define CAG_TEXT_TEMPLATE 1u /* special tokens in this piece are honoured  */
 
 typedef struct cag_text {
-    const char *text;          /* need not be NUL-terminated                 */
-    size_t      size;
-    unsigned    flags;
+    const char *text; /* need not be NUL-terminated                 */
+    size_t size;
+    unsigned flags;
 } cag_text;
 
 typedef struct cag_ids {
-    int32_t *id;               /* [n] heap (cag_free)                        */
-    int64_t *off;              /* [n] byte offset of each id's first byte in
-                                  the joined input, or NULL if not asked.
-                                  Never decreasing; an id that begins inside
-                                  a character has that character's offset    */
-    size_t   n;
-    size_t   n_dropped;        /* bytes the vocabulary has no token for      */
+    int32_t *id;  /* [n] heap (cag_free)                        */
+    int64_t *off; /* [n] byte offset of each id's first byte in
+                     the joined input, or NULL if not asked.
+                     Never decreasing; an id that begins inside
+                     a character has that character's offset    */
+    size_t n;
+    size_t n_dropped; /* bytes the vocabulary has no token for      */
 } cag_ids;
-#define CAG_IDS_INIT { NULL, NULL, 0, 0 }
+#define CAG_IDS_INIT     \
+    {                    \
+        NULL, NULL, 0, 0 \
+    }
 
-#define CAG_ENCODE_BOS  1u     /* add what the tokenizer itself puts in front
-                                  (post-processor, add_bos_token) unless the
-                                  pieces already begin with it               */
+#define CAG_ENCODE_BOS                                \
+    1u /* add what the tokenizer itself puts in front \
+          (post-processor, add_bos_token) unless the  \
+          pieces already begin with it               */
 #define CAG_ENCODE_OFFSETS 2u
 
 /* Tokenize n pieces as one text.  Time is linear or n log n in its length. */
@@ -70,15 +74,15 @@ CAG_API const char *cag_token_bytes(const cag_tokenizer *t, int32_t id,
  * An id outside the vocabulary is CAG_E_USAGE.
  */
 CAG_API cag_status cag_decode(const cag_tokenizer *t, const int32_t *id,
-                              size_t n, bool special, char **text,
-                              size_t *size, cag_error *err);
+                              size_t n, bool special, char **text, size_t *size,
+                              cag_error *err);
 /* Id of a token by its exact text (special or not), -1 if none. */
 CAG_API int32_t cag_token_id(const cag_tokenizer *t, const char *text,
                              size_t size);
-CAG_API bool    cag_token_is_special(const cag_tokenizer *t, int32_t id);
-CAG_API int     cag_tokenizer_n_vocab(const cag_tokenizer *t);
-CAG_API int32_t cag_tokenizer_bos(const cag_tokenizer *t);   /* -1 if none */
-CAG_API bool    cag_tokenizer_adds_bos(const cag_tokenizer *t);
+CAG_API bool cag_token_is_special(const cag_tokenizer *t, int32_t id);
+CAG_API int cag_tokenizer_n_vocab(const cag_tokenizer *t);
+CAG_API int32_t cag_tokenizer_bos(const cag_tokenizer *t); /* -1 if none */
+CAG_API bool cag_tokenizer_adds_bos(const cag_tokenizer *t);
 /* Ids that end an answer by the tokenizer's and generation configs. */
 CAG_API const int32_t *cag_tokenizer_eos(const cag_tokenizer *t, size_t *n);
 

@@ -89,10 +89,9 @@ static void walk(const struct attn_pass *a, struct cpu_thread *th, int head,
     j.kv_type = codes ? KV_Q8H : c->kv_type;
     j.d_head = c->cfg->d_head;
     j.n_row = (r1 - r0) * c->group;
-    j.q = (codes ? c->turned : c->q) + ((size_t)head * (size_t)c->base.max_row *
-                      (size_t)c->group +
-                  row0) *
-                     (size_t)c->cfg->d_head;
+    j.q = (codes ? c->turned : c->q) +
+          ((size_t)head * (size_t)c->base.max_row * (size_t)c->group + row0) *
+              (size_t)c->cfg->d_head;
     j.ldq = (size_t)c->cfg->d_head;
     j.last = c->last + row0;
     j.n_tile = t1 - t0;
@@ -137,8 +136,8 @@ static void span_state(const struct attn_pass *a, struct cpu_thread *th,
         next = run_end(a->row, r, r1);
         int tiles = a->row[next - 1].pos / KV_TILE + 1;
         size_t i = (size_t)(r - r0) * g;
-        walk(a, th, head, kv_of(&a->row[r]), own, tiles < end ? tiles : end,
-             r, next, m + i, l + i, o + i * d);
+        walk(a, th, head, kv_of(&a->row[r]), own, tiles < end ? tiles : end, r,
+             next, m + i, l + i, o + i * d);
     }
 }
 
@@ -228,9 +227,8 @@ static void plan_group(struct cpu *c, const struct forward_row *row, int r0,
 
     for (int s = 0; s < shared; s++)
         for (int r = r0; r < r1; r += tokens)
-            c->item[c->n_item++] = (struct attn_item){
-                r, r + tokens < r1 ? r + tokens : r1, s
-            };
+            c->item[c->n_item++] =
+                (struct attn_item){ r, r + tokens < r1 ? r + tokens : r1, s };
     for (int r = r0, next; r < r1; r = next) {
         next = run_end(row, r, r1);
         if (next - r > tokens)
@@ -288,8 +286,8 @@ static void step_range(void *ctx, int thread, int64_t begin, int64_t end)
         float *m, *l, *o;
 
         state_at(c, head, it->span, it->r0, &m, &l, &o);
-        span_state(a, &c->thread[thread], head, it->span, it->r0, it->r1, m,
-                   l, o);
+        span_state(a, &c->thread[thread], head, it->span, it->r0, it->r1, m, l,
+                   o);
     }
 }
 

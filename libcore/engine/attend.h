@@ -8,11 +8,11 @@
 
 /* What attention needs of a pass; queries in c->q, positions in c->last. */
 struct attn_pass {
-    struct cpu               *c;
+    struct cpu *c;
     const struct forward_row *row;
-    int                       r0, n_row;   /* rows [r0, n_row) attend */
-    int                       layer;
-    bool                      prompt;
+    int r0, n_row; /* rows [r0, n_row) attend */
+    int layer;
+    bool prompt;
 };
 
 /* Rows of a prompt: c->att[row] for all rows. */

@@ -24,21 +24,21 @@
 struct backend_ops;
 struct backend {
     const struct backend_ops *ops;
-    int  max_row;            /* rows of one forward pass at most */
-    int  chunk;              /* rows of a prompt pass; at most max_row */
-    int  layer0, layer1;     /* of the model's layers, [layer0, layer1) are
-                                computed; see forward_req                  */
-    const char *products;    /* what computes a prompt's, static: "f32" */
-    bool warn;               /* the user should see note: a GPU is there, but
-                                not used */
-    bool trace;              /* set before the first pass: remember when its
-                                parts ended (timeline) */
-    char note[384];          /* the device, and why this one; one line */
+    int max_row;          /* rows of one forward pass at most */
+    int chunk;            /* rows of a prompt pass; at most max_row */
+    int layer0, layer1;   /* of the model's layers, [layer0, layer1) are
+                             computed; see forward_req                  */
+    const char *products; /* what computes a prompt's, static: "f32" */
+    bool warn;            /* the user should see note: a GPU is there, but
+                             not used */
+    bool trace;           /* set before the first pass: remember when its
+                             parts ended (timeline) */
+    char note[384];       /* the device, and why this one; one line */
 };
-struct backend_prefix {      /* a cache's K and V on the device */
+struct backend_prefix { /* a cache's K and V on the device */
     struct backend *backend;
 };
-struct backend_kv {          /* one timeline's K and V */
+struct backend_kv { /* one timeline's K and V */
     struct backend *backend;
 };
 
@@ -52,11 +52,11 @@ enum forward_phase { FORWARD_PROMPT, FORWARD_STEP };
 
 struct forward_row {
     struct backend_kv *kv;
-    int32_t            pos, id;
-    float             *logits;    /* [n_vocab], or NULL: not wanted */
-    int32_t           *best;      /* not NULL: only the first index of the
-                                     largest logit is wanted, here; logits
-                                     is the backend's to use */
+    int32_t pos, id;
+    float *logits; /* [n_vocab], or NULL: not wanted */
+    int32_t *best; /* not NULL: only the first index of the
+                      largest logit is wanted, here; logits
+                      is the backend's to use */
 };
 
 /*
@@ -65,14 +65,14 @@ struct forward_row {
  * though it is told whose are wanted.  Or the last ones: it takes x.
  */
 struct forward_req {
-    enum forward_phase        phase;
-    int                       n_row;     /* 1 .. max_row */
-    const struct forward_row *row;       /* rows that share a prefix adjoin */
-    float                    *x;         /* [n_row, d_model]; NULL: all layers
-                                            are the backend's              */
+    enum forward_phase phase;
+    int n_row;                     /* 1 .. max_row */
+    const struct forward_row *row; /* rows that share a prefix adjoin */
+    float *x;                      /* [n_row, d_model]; NULL: all layers
+                                      are the backend's              */
     /* Called between layers; false cancels.  May be NULL. */
-    bool                    (*progress)(void *ctx, int layer, int n_layer);
-    void                     *ctx;
+    bool (*progress)(void *ctx, int layer, int n_layer);
+    void *ctx;
 };
 
 /* Copies of layer i, or its computation, ended ms after the first pass
@@ -80,7 +80,7 @@ struct forward_req {
 typedef void backend_moment_fn(void *ctx, const char *what, int i, double ms);
 
 struct backend_ops {
-    const char *name;                            /* "cpu" */
+    const char *name; /* "cpu" */
     void (*free)(struct backend *b);
     /* Names of the arithmetic; valid as long as the backend. */
     const char *(*kernels)(const struct backend *b);
@@ -93,54 +93,50 @@ struct backend_ops {
      * shape (checked above the seam). */
     cag_status (*prefix_new)(struct backend *b, const cag_kvc *k, int n_tok,
                              struct backend_prefix **out, cag_error *err);
-    void       (*prefix_free)(struct backend_prefix *p);
-    uint64_t   (*prefix_private_bytes)(const struct backend_prefix *p);
+    void (*prefix_free)(struct backend_prefix *p);
+    uint64_t (*prefix_private_bytes)(const struct backend_prefix *p);
     cag_status (*prefix_load)(struct backend_prefix *p, cag_error *err);
 
     /* Room for positions up to max_tok, prefix included; p may be NULL. */
     cag_status (*kv_new)(struct backend *b, struct backend_prefix *p,
-                         int max_tok, struct backend_kv **out,
-                         cag_error *err);
-    void       (*kv_free)(struct backend_kv *kv);
+                         int max_tok, struct backend_kv **out, cag_error *err);
+    void (*kv_free)(struct backend_kv *kv);
     /* How many such timelines could still be made: a large number where
      * nothing limits them. */
-    int        (*kv_room)(struct backend *b, struct backend_prefix *p,
-                          int max_tok);
+    int (*kv_room)(struct backend *b, struct backend_prefix *p, int max_tok);
     /* Forget every position from n_tok on, also those a failed pass left. */
-    void       (*kv_truncate)(struct backend_kv *kv, int n_tok);
+    void (*kv_truncate)(struct backend_kv *kv, int n_tok);
     cag_status (*kv_export)(const struct backend_kv *kv,
-                            const struct kvc_shape *shape, int layer,
-                            int chunk, uint8_t *dst, cag_error *err);
+                            const struct kvc_shape *shape, int layer, int chunk,
+                            uint8_t *dst, cag_error *err);
     /* Positions 0 .. n_tok-1 of an empty timeline from an old cache. */
-    cag_status (*kv_import)(struct backend_kv *kv, const cag_kvc *k,
-                            int n_tok, cag_error *err);
+    cag_status (*kv_import)(struct backend_kv *kv, const cag_kvc *k, int n_tok,
+                            cag_error *err);
 
     /* Codec q8h, engine/session.h; NULL where a device cannot. */
     cag_status (*kv_gather)(struct backend_kv *kv, int from, cag_error *err);
-    cag_status (*kv_balance)(struct backend_kv *kv, int n_tok,
-                             cag_error *err);
+    cag_status (*kv_balance)(struct backend_kv *kv, int n_tok, cag_error *err);
 
     /* K and V of all rows, and the logits asked for.  After an error the
      * caller truncates the timelines it named. */
     cag_status (*forward)(struct backend *b, const struct forward_req *req,
                           cag_error *err);
     /* What trace remembered; NULL where there is nothing to tell. */
-    void       (*timeline)(struct backend *b, backend_moment_fn *fn,
-                           void *ctx);
+    void (*timeline)(struct backend *b, backend_moment_fn *fn, void *ctx);
 };
 
 struct backend_opts {
-    int           chunk;         /* rows of a prompt pass; 0: the device's */
+    int chunk; /* rows of a prompt pass; 0: the device's */
     cag_precision precision;
-    bool          kv_f32;
-    struct pool  *pool;          /* borrowed, outlives the backend */
-    uint64_t      max_memory;    /* of a GPU; 0: what is free */
-    uint64_t      max_host;      /* of the host, for the CPU; 0: no limit */
-    const char   *plugin;        /* path of libcag-cuda.so; NULL: looked for */
-    int           gpu_layers;    /* as in cag_engine_opts */
-    int           room_tok;
-    int           layer1;        /* the CPU's part ends before it; 0: it has
-                                    all layers */
+    bool kv_f32;
+    struct pool *pool;   /* borrowed, outlives the backend */
+    uint64_t max_memory; /* of a GPU; 0: what is free */
+    uint64_t max_host;   /* of the host, for the CPU; 0: no limit */
+    const char *plugin;  /* path of libcag-cuda.so; NULL: looked for */
+    int gpu_layers;      /* as in cag_engine_opts */
+    int room_tok;
+    int layer1; /* the CPU's part ends before it; 0: it has
+                   all layers */
 };
 
 /*
@@ -150,8 +146,8 @@ struct backend_opts {
  * cannot be used here, CAG_E_NOMEM for one that is too small.
  */
 cag_status backend_load(const char *device, const cag_model *m,
-                        const struct backend_opts *opts,
-                        struct backend **out, cag_error *err);
+                        const struct backend_opts *opts, struct backend **out,
+                        cag_error *err);
 /*
  * The first layers on the CPU, the others where last (which begins behind the
  * first layer) has them.  last is the new backend's, or freed on failure.

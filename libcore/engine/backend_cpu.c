@@ -22,13 +22,13 @@
 #include "util/mem.h"
 
 /* Steps of at least this many rows take one pass, however small the chunk. */
-#define MIN_ROWS 64
+#define MIN_ROWS      64
 #define DEFAULT_CHUNK 512
 
 struct carve {
-    uint8_t *base;     /* NULL: only measure */
-    size_t   off;
-    bool     overflow;
+    uint8_t *base; /* NULL: only measure */
+    size_t off;
+    bool overflow;
 };
 
 /* n * m elements of size, 64-byte aligned */
@@ -51,8 +51,8 @@ static size_t packed_bytes(const struct cpu *c)
     size_t most = 0;
 
     for (int i = 0; i < 3; i++) {
-        size_t n = c->k->gemm_pack_size(c->base.max_row, width[i]) *
-                   sizeof(float);
+        size_t n =
+            c->k->gemm_pack_size(c->base.max_row, width[i]) * sizeof(float);
         if (n > most)
             most = n;
         n = product_xq_bound(c, width[i]) * (size_t)c->base.max_row;
@@ -127,7 +127,7 @@ cag_status cpu_reserve_step(struct cpu *c, int n_row, int n_span,
     size_t items = (size_t)n_row * (size_t)n_span;
 
     if (items < (size_t)c->base.max_row)
-        items = (size_t)c->base.max_row;    /* a prompt's blocks */
+        items = (size_t)c->base.max_row; /* a prompt's blocks */
     if (items > INT32_MAX || !mem_mul(&n, items, (size_t)c->cfg->n_head))
         return cag_fail_nomem(err, "attention states");
     if (items > (size_t)c->cap_item) {
@@ -258,20 +258,17 @@ static const char *cpu_numerics(const struct backend *b)
     return c->fast != NULL ? c->fast->numerics : c->k->numerics;
 }
 
-static int cpu_kv_room(struct backend *b, struct backend_prefix *p,
-                       int max_tok)
+static int cpu_kv_room(struct backend *b, struct backend_prefix *p, int max_tok)
 {
     const struct cpu *c = cpu_of(b);
     uint64_t bytes = session_bytes(c, shared_tiles(p), max_tok);
     uint64_t left = left_bytes(c);
 
-    return bytes == 0 || left / bytes > INT_MAX ? INT_MAX
-                                                : (int)(left / bytes);
+    return bytes == 0 || left / bytes > INT_MAX ? INT_MAX : (int)(left / bytes);
 }
 
-static cag_status cpu_prefix_new(struct backend *b, const cag_kvc *k,
-                                 int n_tok, struct backend_prefix **out,
-                                 cag_error *err)
+static cag_status cpu_prefix_new(struct backend *b, const cag_kvc *k, int n_tok,
+                                 struct backend_prefix **out, cag_error *err)
 {
     struct cpu *c = cpu_of(b);
     uint64_t bytes = prefix_bytes(c, kvc_get_shape(k));
@@ -350,8 +347,8 @@ static cag_status cpu_kv_export(const struct backend_kv *kv,
                                 const struct kvc_shape *shape, int layer,
                                 int chunk, uint8_t *dst, cag_error *err)
 {
-    return kvcache_export((const struct kvcache *)kv, shape, layer, chunk,
-                          dst, err);
+    return kvcache_export((const struct kvcache *)kv, shape, layer, chunk, dst,
+                          err);
 }
 
 static cag_status cpu_kv_import(struct backend_kv *kv, const cag_kvc *k,
@@ -361,8 +358,7 @@ static cag_status cpu_kv_import(struct backend_kv *kv, const cag_kvc *k,
                           cpu_of(kv->backend)->pool, err);
 }
 
-static cag_status cpu_kv_gather(struct backend_kv *kv, int from,
-                                cag_error *err)
+static cag_status cpu_kv_gather(struct backend_kv *kv, int from, cag_error *err)
 {
     return kv_q8h_gather((struct kvcache *)kv, from, err);
 }
@@ -374,8 +370,8 @@ static cag_status cpu_kv_balance(struct backend_kv *kv, int n_tok,
                           cpu_of(kv->backend)->pool, err);
 }
 
-static cag_status cpu_forward(struct backend *b,
-                              const struct forward_req *req, cag_error *err)
+static cag_status cpu_forward(struct backend *b, const struct forward_req *req,
+                              cag_error *err)
 {
     return forward(cpu_of(b), req, err);
 }
@@ -409,8 +405,7 @@ static cag_status check_model(const cag_model *m, cag_error *err)
                         "the model was opened without its weights");
     if (cfg->d_head % 8 != 0)
         return cag_fail(err, CAG_E_UNSUPPORTED, m->info.path, -1,
-                        "head size %d, expected a multiple of 8",
-                        cfg->d_head);
+                        "head size %d, expected a multiple of 8", cfg->d_head);
     if (cfg->n_head / cfg->n_kv_head > ATTN_ROWS)
         return cag_fail(err, CAG_E_UNSUPPORTED, m->info.path, -1,
                         "%d query heads share one KV head, expected at most "
@@ -426,7 +421,7 @@ static const struct kernels_fast *choose_fast(const struct cpu *c)
 
     for (int l = 0; l < c->base.layer1; l++) {
         const struct model_layer *w = &c->w->layer[l];
-        const struct wmat *m[7] = { &w->wq, &w->wk, &w->wv, &w->wo,
+        const struct wmat *m[7] = { &w->wq,     &w->wk,   &w->wv,    &w->wo,
                                     &w->w_gate, &w->w_up, &w->w_down };
 
         for (int i = 0; i < 7; i++) {
@@ -479,8 +474,7 @@ cag_status cpu_new(const cag_model *m, const struct backend_opts *opts,
 
     carve_all(c, &cv);
     c->max_bytes = opts->max_host;
-    st = charge(c, weight_bytes(c) + cv.off, "the model with its scratch",
-                err);
+    st = charge(c, weight_bytes(c) + cv.off, "the model with its scratch", err);
     if (st != CAG_OK)
         goto out;
     if (!cv.overflow)

@@ -12,59 +12,59 @@
 
 /* Tokens of one attention work item: as many as fill ATTN_ROWS rows. */
 struct attn_item {
-    int r0, r1;          /* rows of the pass; one prefix, if any      */
-    int span;            /* steps only                                */
+    int r0, r1; /* rows of the pass; one prefix, if any      */
+    int span;   /* steps only                                */
 };
 
 struct cpu_thread {
-    float *gemm;         /* GEMM_SCRATCH                              */
-    float *attn;         /* ATTN_SCRATCH                              */
-    float *m, *l;        /* [2, ATTN_ROWS]                            */
-    float *o;            /* [2, ATTN_ROWS, d_head]                    */
-    float *slice;        /* [ROWS_MAX, HEAD_SLICE] logits             */
+    float *gemm;  /* GEMM_SCRATCH                              */
+    float *attn;  /* ATTN_SCRATCH                              */
+    float *m, *l; /* [2, ATTN_ROWS]                            */
+    float *o;     /* [2, ATTN_ROWS, d_head]                    */
+    float *slice; /* [ROWS_MAX, HEAD_SLICE] logits             */
 };
 #define HEAD_SLICE 512
 
 struct cpu {
-    struct backend             base;
-    const struct kernels      *k;
-    const struct kernels_fast *fast;     /* products of prompts; or NULL */
+    struct backend base;
+    const struct kernels *k;
+    const struct kernels_fast *fast; /* products of prompts; or NULL */
     const struct model_config *cfg;
     const struct model_weights *w;
-    struct pool               *pool;     /* borrowed */
-    bool                       exact;
-    int                        kv_type;
-    int                        group;    /* query heads per KV head */
-    int                        d_q, d_kv, d_qkv;    /* row widths */
-    float                      q_scale;  /* log2(e) / sqrt(d_head) */
-    int                        n_kvcache;           /* alive */
-    uint64_t                   max_bytes;           /* 0: no limit */
-    uint64_t                   used_bytes;          /* see charge */
+    struct pool *pool; /* borrowed */
+    bool exact;
+    int kv_type;
+    int group;            /* query heads per KV head */
+    int d_q, d_kv, d_qkv; /* row widths */
+    float q_scale;        /* log2(e) / sqrt(d_head) */
+    int n_kvcache;        /* alive */
+    uint64_t max_bytes;   /* 0: no limit */
+    uint64_t used_bytes;  /* see charge */
 
-    void  *scratch;        /* one block, carved into what follows */
-    float *x;              /* [max_row, d_model] the residual stream */
-    float *y;              /* [max_row, d_model] what is added to it next */
-    float *h;              /* [max_row, d_model] after a norm */
-    float *qkv;            /* [max_row, d_qkv] */
-    float *q;              /* [n_kv_head][max_row, group, d_head] */
-    float *turned;         /* the same, as codes of q8h want them */
-    float *att;            /* [max_row, d_q] */
-    float *gate, *up;      /* [max_row, d_ff]; gate also packed for gemm */
-    float *cos, *sin;      /* [max_row, d_head / 2] */
-    int32_t *last;         /* [max_row, group] position of each query row */
+    void *scratch;    /* one block, carved into what follows */
+    float *x;         /* [max_row, d_model] the residual stream */
+    float *y;         /* [max_row, d_model] what is added to it next */
+    float *h;         /* [max_row, d_model] after a norm */
+    float *qkv;       /* [max_row, d_qkv] */
+    float *q;         /* [n_kv_head][max_row, group, d_head] */
+    float *turned;    /* the same, as codes of q8h want them */
+    float *att;       /* [max_row, d_q] */
+    float *gate, *up; /* [max_row, d_ff]; gate also packed for gemm */
+    float *cos, *sin; /* [max_row, d_head / 2] */
+    int32_t *last;    /* [max_row, group] position of each query row */
     /* Inputs in the form the products want: packed for gemm, or per row for
      * the row kernels.  The two are never alive at once.  packed_fast, for
      * the other gemm, may be alive beside either. */
     float *packed, *packed_fast;
-    struct cpu_thread *thread;           /* [threads] */
+    struct cpu_thread *thread; /* [threads] */
 
     /* A step's attention: its items, and one state per (KV head, span, row).
      * Grown when timelines are made, never in a pass of known size. */
     struct attn_item *item;
-    int    n_item, cap_item;
-    float *state;          /* m, l, then o */
-    size_t cap_state;      /* states of d_head + 2 floats */
-    int    state_row, state_span;        /* of the current pass */
+    int n_item, cap_item;
+    float *state;              /* m, l, then o */
+    size_t cap_state;          /* states of d_head + 2 floats */
+    int state_row, state_span; /* of the current pass */
 };
 
 cag_status cpu_new(const cag_model *m, const struct backend_opts *opts,
@@ -76,8 +76,8 @@ cag_status cpu_reserve_step(struct cpu *c, int n_row, int n_span,
 
 static inline struct kmat kmat_of(const struct wmat *w)
 {
-    return (struct kmat){ w->type, w->n_out,     w->d_in,
-                          w->row_bytes, w->data, w->perm_half };
+    return (struct kmat){ w->type,      w->n_out, w->d_in,
+                          w->row_bytes, w->data,  w->perm_half };
 }
 
 #endif

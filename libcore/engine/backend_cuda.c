@@ -23,13 +23,13 @@
  * every size of a step fits. */
 #define DEFAULT_CHUNK 2048
 /* Beside a CPU, whose passes are not better for being longer. */
-#define SPLIT_CHUNK 512
+#define SPLIT_CHUNK   512
 /* Left to the runtime: cuBLAS, kernels, the display. */
-#define SLACK ((uint64_t)64 << 20)
-#define PANEL_MAX ((size_t)64 << 20)
+#define SLACK         ((uint64_t)64 << 20)
+#define PANEL_MAX     ((size_t)64 << 20)
 #define POSITION_STEP 4096
-#define MIB(n) ((unsigned long long)((n) >> 20))
-#define MIB_UP(n) MIB((n) + (((uint64_t)1 << 20) - 1))
+#define MIB(n)        ((unsigned long long)((n) >> 20))
+#define MIB_UP(n)     MIB((n) + (((uint64_t)1 << 20) - 1))
 
 /* ------------------------------------------------------------------ errors */
 
@@ -39,8 +39,7 @@ static cag_status fail_call(const struct cuk_err *e, const char *what,
     const char *base = e->file != NULL ? strrchr(e->file, '/') : NULL;
 
     if (e->code == 0)
-        return cag_fail(err, CAG_E_BACKEND, NULL, -1, "CUDA: %s failed",
-                        what);
+        return cag_fail(err, CAG_E_BACKEND, NULL, -1, "CUDA: %s failed", what);
     cag_fail(err, CAG_E_BACKEND, NULL, -1,
              "CUDA: %s: %s gave %s (%d) at %s:%d%s", what, e->call, e->name,
              e->code, base != NULL ? base + 1 : e->file, e->line,
@@ -72,7 +71,7 @@ static cag_status limits(struct cuda *c, uint64_t *device, uint64_t *user,
         return cuda_fail(c, "asking for free memory", err);
     free_bytes += c->spare_bytes;
     *device = free_bytes > SLACK ? free_bytes - SLACK : 0;
-    *user = c->max_bytes == 0             ? UINT64_MAX
+    *user = c->max_bytes == 0              ? UINT64_MAX
             : c->max_bytes > c->used_bytes ? c->max_bytes - c->used_bytes
                                            : 0;
     return CAG_OK;
@@ -120,8 +119,8 @@ static bool fits_beside_spare(struct cuda *c, uint64_t bytes)
 {
     uint64_t free_bytes, total;
 
-    return cuk_mem(c->dev, &free_bytes, &total) == 0 &&
-           free_bytes > SLACK && bytes <= free_bytes - SLACK &&
+    return cuk_mem(c->dev, &free_bytes, &total) == 0 && free_bytes > SLACK &&
+           bytes <= free_bytes - SLACK &&
            (c->max_bytes == 0 ||
             c->used_bytes + c->spare_bytes + bytes <= c->max_bytes);
 }
@@ -195,7 +194,7 @@ void cuda_free(struct cuda *c, void *dev_p, uint64_t bytes)
 
 struct table_job {
     const struct model_config *cfg;
-    float                     *cos, *sin;
+    float *cos, *sin;
 };
 
 static void table_range(void *ctx, int thread, int64_t begin, int64_t end)
@@ -236,8 +235,7 @@ cag_status cuda_positions(struct cuda *c, int n_pos, cag_error *err)
     st = cuda_alloc(c, &dev, 2 * n * sizeof *j.cos, "the table of positions",
                     err);
     if (st == CAG_OK &&
-        (cuk_copy(c->run, CUK_TO_DEV, dev, j.cos, 2 * n * sizeof *j.cos) !=
-             0 ||
+        (cuk_copy(c->run, CUK_TO_DEV, dev, j.cos, 2 * n * sizeof *j.cos) != 0 ||
          cuk_stream_sync(c->run) != 0)) {
         st = cuda_fail(c, "the table of positions", err);
         cuda_free(c, dev, 2 * n * sizeof *j.cos);
@@ -245,7 +243,7 @@ cag_status cuda_positions(struct cuda *c, int n_pos, cag_error *err)
     mem_free(j.cos);
     if (st != CAG_OK)
         return st;
-    cuda_drop_graphs(c);             /* they name the old one */
+    cuda_drop_graphs(c); /* they name the old one */
     cuda_free(c, c->dev_cos, position_bytes(c));
     c->dev_cos = dev;
     c->dev_sin = c->dev_cos + n;
@@ -256,7 +254,7 @@ cag_status cuda_positions(struct cuda *c, int n_pos, cag_error *err)
 /* ----------------------------------------------------------------- scratch */
 
 struct carve {
-    uint8_t *base;      /* NULL: only measure */
+    uint8_t *base; /* NULL: only measure */
     uint64_t off;
 };
 
@@ -276,7 +274,7 @@ static size_t panel_for(const struct cuda *c)
 
     for (int l = 0; l < c->cfg->n_layer; l++) {
         const struct model_layer *m = &c->w->layer[l];
-        const struct wmat *w[7] = { &m->wq, &m->wk, &m->wv, &m->wo,
+        const struct wmat *w[7] = { &m->wq,     &m->wk,   &m->wv,    &m->wo,
                                     &m->w_gate, &m->w_up, &m->w_down };
         for (int i = 0; i < 7; i++) {
             size_t r = (size_t)w[i]->d_in * size;
@@ -305,8 +303,8 @@ static void carve_all(struct cuda *c, struct carve *cv)
     c->gate = carve(cv, n, ff, sizeof(float));
     c->up = carve(cv, n, ff, sizeof(float));
     c->act = carve(cv, n, ff, sizeof(float));
-    c->logits = carve(cv, CUDA_LOGIT_ROWS, (uint64_t)c->cfg->n_vocab,
-                      sizeof(float));
+    c->logits =
+        carve(cv, CUDA_LOGIT_ROWS, (uint64_t)c->cfg->n_vocab, sizeof(float));
     c->argmax = carve(cv, CUK_ARGMAX_SCRATCH(CUDA_LOGIT_ROWS), 1, 1);
     c->panel = carve(cv, c->panel_bytes, 1, 1);
     c->state = carve(cv, cuk_state_bytes(&c->shape, c->cap_state), 1, 1);
@@ -315,22 +313,20 @@ static void carve_all(struct cuda *c, struct carve *cv)
 
 static cag_status alloc_pinned(struct cuda *c, cag_error *err)
 {
-    size_t logits = (size_t)CUDA_LOGIT_ROWS * (size_t)c->cfg->n_vocab *
-                    sizeof(float);
+    size_t logits =
+        (size_t)CUDA_LOGIT_ROWS * (size_t)c->cfg->n_vocab * sizeof(float);
 
-    size_t x = c->base.layer0 == 0 ? 0
-                                   : (size_t)c->base.max_row *
-                                         (size_t)c->cfg->d_model *
-                                         sizeof *c->host_x;
+    size_t x = c->base.layer0 == 0
+                   ? 0
+                   : (size_t)c->base.max_row * (size_t)c->cfg->d_model *
+                         sizeof *c->host_x;
 
     if (cuk_host_alloc(c->dev, &c->pinned,
-                       c->input_bytes + c->back_bytes + logits + x,
-                       NULL) != 0)
+                       c->input_bytes + c->back_bytes + logits + x, NULL) != 0)
         return cag_fail_nomem(err, "pinned memory");
     c->host_input = c->pinned;
     c->host_back = (void *)(c->host_input + c->input_bytes);
-    c->host_logits = (void *)(c->host_input + c->input_bytes +
-                              c->back_bytes);
+    c->host_logits = (void *)(c->host_input + c->input_bytes + c->back_bytes);
     c->host_x = c->host_logits + logits / sizeof *c->host_logits;
     return CAG_OK;
 }
@@ -376,8 +372,7 @@ static uint64_t room_wanted(const struct cuda *c,
 }
 
 /* The layers that were asked for, or the most that fit; planned. */
-static cag_status choose_layers(struct cuda *c,
-                                const struct backend_opts *opts,
+static cag_status choose_layers(struct cuda *c, const struct backend_opts *opts,
                                 cag_error *err)
 {
     int n = c->cfg->n_layer, want = opts->gpu_layers;
@@ -390,8 +385,7 @@ static cag_status choose_layers(struct cuda *c,
             snprintf(what, sizeof what, "%d of %d layers with their scratch",
                      want, n);
         st = plan_layers(c, opts, layer0, err);
-        return st != CAG_OK ? st
-                            : cuda_check_room(c, own_need(c), what, err);
+        return st != CAG_OK ? st : cuda_check_room(c, own_need(c), what, err);
     }
     st = CAG_E_NOMEM;
     for (int l = 0; st == CAG_E_NOMEM && l < n; l++) {
@@ -399,7 +393,8 @@ static cag_status choose_layers(struct cuda *c,
         if (st == CAG_OK)
             st = cuda_check_room(c, own_need(c) + room_wanted(c, opts),
                                  "even one layer, with the output, scratch "
-                                 "and its K and V,", err);
+                                 "and its K and V,",
+                                 err);
     }
     return st;
 }
@@ -407,8 +402,8 @@ static cag_status choose_layers(struct cuda *c,
 static cag_status allocate(struct cuda *c, cag_error *err)
 {
     struct carve cv;
-    cag_status st = cuda_alloc(c, &c->dev_scratch, c->scratch_bytes,
-                               "the scratch", err);
+    cag_status st =
+        cuda_alloc(c, &c->dev_scratch, c->scratch_bytes, "the scratch", err);
 
     if (st != CAG_OK)
         return st;
@@ -416,8 +411,8 @@ static cag_status allocate(struct cuda *c, cag_error *err)
     carve_all(c, &cv);
     st = alloc_pinned(c, err);
     /* what a short pass does not write must not be read as NaN */
-    if (st == CAG_OK && cuk_memset(c->run, c->dev_scratch, 0,
-                                   (size_t)c->scratch_bytes) != 0)
+    if (st == CAG_OK &&
+        cuk_memset(c->run, c->dev_scratch, 0, (size_t)c->scratch_bytes) != 0)
         st = cuda_fail(c, "clearing the scratch", err);
     return st == CAG_OK ? weights_cuda_start(c, err) : st;
 }
@@ -464,13 +459,13 @@ static const char *get_numerics(const struct backend *b)
 static cag_device_memory get_memory(const struct backend *b)
 {
     const struct cuda *c = cuda_of(b);
-    cag_device_memory m = {
-        .weights = c->weight_bytes, .caches = c->cache_bytes,
-        .scratch = c->scratch_bytes + CUK_GEMM_WORKSPACE + position_bytes(c)
-    };
+    cag_device_memory m = { .weights = c->weight_bytes,
+                            .caches = c->cache_bytes,
+                            .scratch = c->scratch_bytes + CUK_GEMM_WORKSPACE +
+                                       position_bytes(c) };
 
-    m.sessions = c->used_bytes - m.weights - m.caches - m.scratch +
-                 c->spare_bytes;
+    m.sessions =
+        c->used_bytes - m.weights - m.caches - m.scratch + c->spare_bytes;
     return m;
 }
 
@@ -531,7 +526,8 @@ static int operand_for(const cag_model *m, const struct backend_opts *opts)
 {
     return opts->precision == CAG_PRECISION_EXACT ||
                    m->weights.layer[0].wq.type == KT_F32
-               ? KT_F32 : KT_BF16;
+               ? KT_F32
+               : KT_BF16;
 }
 
 static void fill_in(struct cuda *c, const cag_model *m,

@@ -42,8 +42,8 @@ static bool candidate(int i, char path[PATH_MAX])
     int len;
 
     if (i == 2) {
-        len = snprintf(path, PATH_MAX, "%s/cag/%s", CAG_LIBDIR,
-                       CUDA_PLUGIN_FILE);
+        len =
+            snprintf(path, PATH_MAX, "%s/cag/%s", CAG_LIBDIR, CUDA_PLUGIN_FILE);
         return len < PATH_MAX;
     }
     n = readlink("/proc/self/exe", exe, sizeof exe - 1);
@@ -54,8 +54,7 @@ static bool candidate(int i, char path[PATH_MAX])
     if (slash == NULL)
         return false;
     slash[1] = '\0';
-    len = snprintf(path, PATH_MAX, "%s%s%s", exe, beside[i],
-                   CUDA_PLUGIN_FILE);
+    len = snprintf(path, PATH_MAX, "%s%s%s", exe, beside[i], CUDA_PLUGIN_FILE);
     return len < PATH_MAX;
 }
 
@@ -96,7 +95,7 @@ static cag_status open_plugin(const char *path, const struct cuda_plugin **out,
         return cag_fail(err, CAG_E_UNSUPPORTED, path, -1,
                         "is no CUDA plugin of cag: it has no %s",
                         CUDA_PLUGIN_ENTRY);
-    memcpy(&entry, &sym, sizeof entry);      /* what POSIX means by a cast */
+    memcpy(&entry, &sym, sizeof entry); /* what POSIX means by a cast */
     p = entry();
     if (p->abi != cuda_plugin_abi() || strcmp(p->version, CAG_VERSION) != 0)
         return cag_fail(err, CAG_E_UNSUPPORTED, path, -1,
@@ -154,16 +153,14 @@ static cag_status count_devices(const struct cuda_plugin *p, int *n,
     if (st != CAG_OK)
         return cag_error_copy(err, &why);
     if (*n == 0)
-        return cag_fail(err, CAG_E_BACKEND, NULL, -1,
-                        "the driver sees no GPU");
+        return cag_fail(err, CAG_E_BACKEND, NULL, -1, "the driver sees no GPU");
     *present = true;
     return CAG_OK;
 }
 
 static cag_status open_cuda(int ordinal, const cag_model *m,
                             const struct backend_opts *opts,
-                            struct backend **out, bool *present,
-                            cag_error *err)
+                            struct backend **out, bool *present, cag_error *err)
 {
     const struct cuda_plugin *p;
     struct backend *gpu = NULL;
@@ -174,7 +171,7 @@ static cag_status open_cuda(int ordinal, const cag_model *m,
     *present = has_driver();
     st = find_plugin(opts->plugin, path, err);
     if (st != CAG_OK) {
-        *present = opts->plugin != NULL;     /* none is no fault of a GPU */
+        *present = opts->plugin != NULL; /* none is no fault of a GPU */
         return st;
     }
     st = open_plugin(path, &p, err);
@@ -211,8 +208,7 @@ static bool is_cuda(const char *device, int *ordinal)
     return n >= 1 && n <= 3 && device[n] == '\0';
 }
 
-static cag_status open_auto(const cag_model *m,
-                            const struct backend_opts *opts,
+static cag_status open_auto(const cag_model *m, const struct backend_opts *opts,
                             struct backend **out, cag_error *err)
 {
     cag_error why = CAG_ERROR_INIT;
@@ -222,7 +218,7 @@ static cag_status open_auto(const cag_model *m,
     if (opts->kv_f32) {
         st = cpu_new(m, opts, out, err);
         if (st == CAG_OK)
-            snprintf((*out)->note, sizeof (*out)->note,
+            snprintf((*out)->note, sizeof(*out)->note,
                      "cpu: K and V are kept as f32");
         return st;
     }
@@ -235,7 +231,7 @@ static cag_status open_auto(const cag_model *m,
     if (st != CAG_OK)
         return st;
     (*out)->warn = present;
-    snprintf((*out)->note, sizeof (*out)->note,
+    snprintf((*out)->note, sizeof(*out)->note,
              present ? "using the CPU, not the GPU: %s" : "cpu: %s", why.msg);
     return CAG_OK;
 }
@@ -263,8 +259,8 @@ bool cag_gpu_layers_of(const char *text, int *n)
 }
 
 cag_status backend_load(const char *device, const cag_model *m,
-                        const struct backend_opts *opts,
-                        struct backend **out, cag_error *err)
+                        const struct backend_opts *opts, struct backend **out,
+                        cag_error *err)
 {
     bool present;
     int ordinal;
@@ -274,7 +270,7 @@ cag_status backend_load(const char *device, const cag_model *m,
     if (strcmp(device, "cpu") == 0) {
         cag_status st = cpu_new(m, opts, out, err);
         if (st == CAG_OK)
-            snprintf((*out)->note, sizeof (*out)->note, "cpu: as asked");
+            snprintf((*out)->note, sizeof(*out)->note, "cpu: as asked");
         return st;
     }
     if (!is_cuda(device, &ordinal))
@@ -321,9 +317,8 @@ void cag_cuda_list(const char *plugin,
             continue;
         }
         snprintf(text, sizeof text,
-                 "cuda:%d %s, compute capability %d.%d, %llu MiB%s", i,
-                 d.name, d.sm / 10, d.sm % 10,
-                 (unsigned long long)(d.mem_total >> 20),
+                 "cuda:%d %s, compute capability %d.%d, %llu MiB%s", i, d.name,
+                 d.sm / 10, d.sm % 10, (unsigned long long)(d.mem_total >> 20),
                  d.sm < d.sm_min ? " (too old for the kernels)" : "");
         line(ctx, text);
     }

@@ -13,19 +13,19 @@
 #include "engine/backend.h"
 #include "model/model.h"
 
-#define CUDA_PLUGIN_FILE "libcag-cuda.so"
+#define CUDA_PLUGIN_FILE  "libcag-cuda.so"
 #define CUDA_PLUGIN_ENTRY "cag_cuda_plugin"
 
 struct cuda_device {
-    char     name[256];
-    int      sm;                 /* 89: compute capability 8.9 */
-    int      sm_min;             /* the least the kernels run on */
+    char name[256];
+    int sm;     /* 89: compute capability 8.9 */
+    int sm_min; /* the least the kernels run on */
     uint64_t mem_total;
 };
 
 struct cuda_plugin {
-    uint64_t    abi;             /* cuda_plugin_abi() of its build */
-    const char *version;         /* of cag */
+    uint64_t abi;        /* cuda_plugin_abi() of its build */
+    const char *version; /* of cag */
     /* *n = 0 and an error without a driver or with one that is too old;
      * *driver and *runtime (13000 is 13.0, 0: none) are set either way. */
     cag_status (*count)(int *n, int *driver, int *runtime, cag_error *err);
@@ -43,15 +43,18 @@ typedef const struct cuda_plugin *cuda_plugin_fn(void);
 /* A number that differs when the layout of a shared struct does. */
 static inline uint64_t cuda_plugin_abi(void)
 {
-    const size_t sizes[] = {
-        sizeof(struct cuda_plugin),   sizeof(struct cuda_device),
-        sizeof(struct cag_model),     sizeof(struct model_layer),
-        sizeof(struct backend),       sizeof(struct backend_ops),
-        sizeof(struct backend_opts),  sizeof(struct forward_row),
-        sizeof(struct forward_req),   sizeof(struct kvc_shape),
-        sizeof(cag_error)
-    };
-    uint64_t h = 1;              /* raised by hand for other changes */
+    const size_t sizes[] = { sizeof(struct cuda_plugin),
+                             sizeof(struct cuda_device),
+                             sizeof(struct cag_model),
+                             sizeof(struct model_layer),
+                             sizeof(struct backend),
+                             sizeof(struct backend_ops),
+                             sizeof(struct backend_opts),
+                             sizeof(struct forward_row),
+                             sizeof(struct forward_req),
+                             sizeof(struct kvc_shape),
+                             sizeof(cag_error) };
+    uint64_t h = 1; /* raised by hand for other changes */
 
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
         h = h * 1099511628211u + sizes[i];

@@ -25,20 +25,20 @@
 enum { FIRST, LAST, N_PART };
 
 struct split {
-    struct backend      base;
-    struct backend     *part[N_PART];
-    struct forward_row *row;          /* [max_row], of one part's timelines */
-    float              *x;            /* [max_row, d_model] */
-    char                kernels[96], numerics[128], products[64];
+    struct backend base;
+    struct backend *part[N_PART];
+    struct forward_row *row; /* [max_row], of one part's timelines */
+    float *x;                /* [max_row, d_model] */
+    char kernels[96], numerics[128], products[64];
 };
 
 struct split_prefix {
-    struct backend_prefix  base;
+    struct backend_prefix base;
     struct backend_prefix *part[N_PART];
 };
 
 struct split_kv {
-    struct backend_kv  base;
+    struct backend_kv base;
     struct backend_kv *part[N_PART];
 };
 
@@ -47,7 +47,8 @@ static struct split *split_of(const struct backend *b)
     return (struct split *)(uintptr_t)b;
 }
 
-/* ---------------------------------------------------------------- what it is */
+/* ---------------------------------------------------------------- what it is
+ */
 
 static void split_free(struct backend *b)
 {
@@ -80,8 +81,7 @@ static cag_device_memory split_memory(const struct backend *b)
     return last->ops->memory(last);
 }
 
-static void split_timeline(struct backend *b, backend_moment_fn *fn,
-                           void *ctx)
+static void split_timeline(struct backend *b, backend_moment_fn *fn, void *ctx)
 {
     struct backend *last = split_of(b)->part[LAST];
 
@@ -89,7 +89,8 @@ static void split_timeline(struct backend *b, backend_moment_fn *fn,
         last->ops->timeline(last, fn, ctx);
 }
 
-/* ------------------------------------------------------------------ prefixes */
+/* ------------------------------------------------------------------ prefixes
+ */
 
 static void split_prefix_free(struct backend_prefix *base)
 {
@@ -115,8 +116,8 @@ static cag_status split_prefix_new(struct backend *b, const cag_kvc *k,
         return cag_fail_nomem(err, "prefix");
     p->base.backend = b;
     for (int i = 0; st == CAG_OK && i < N_PART; i++)
-        st = s->part[i]->ops->prefix_new(s->part[i], k, n_tok, &p->part[i],
-                                         err);
+        st =
+            s->part[i]->ops->prefix_new(s->part[i], k, n_tok, &p->part[i], err);
     if (st != CAG_OK) {
         split_prefix_free(&p->base);
         return st;
@@ -135,8 +136,7 @@ static uint64_t split_prefix_bytes(const struct backend_prefix *base)
     return n;
 }
 
-static cag_status split_prefix_load(struct backend_prefix *base,
-                                    cag_error *err)
+static cag_status split_prefix_load(struct backend_prefix *base, cag_error *err)
 {
     struct split_prefix *p = (struct split_prefix *)base;
     cag_status st = CAG_OK;
@@ -151,7 +151,8 @@ static struct backend_prefix *prefix_part(struct backend_prefix *p, int i)
     return p != NULL ? ((struct split_prefix *)p)->part[i] : NULL;
 }
 
-/* ----------------------------------------------------------------- timelines */
+/* ----------------------------------------------------------------- timelines
+ */
 
 static void split_kv_free(struct backend_kv *base)
 {
@@ -194,8 +195,7 @@ static int split_kv_room(struct backend *b, struct backend_prefix *p,
     int n[N_PART];
 
     for (int i = 0; i < N_PART; i++)
-        n[i] = s->part[i]->ops->kv_room(s->part[i], prefix_part(p, i),
-                                        max_tok);
+        n[i] = s->part[i]->ops->kv_room(s->part[i], prefix_part(p, i), max_tok);
     return n[FIRST] < n[LAST] ? n[FIRST] : n[LAST];
 }
 
@@ -213,8 +213,8 @@ static cag_status split_kv_export(const struct backend_kv *base,
 {
     const struct split_kv *kv = (const struct split_kv *)base;
     const struct backend *first = kv->part[FIRST]->backend;
-    const struct backend_kv *part = kv->part[layer < first->layer1 ? FIRST
-                                                                   : LAST];
+    const struct backend_kv *part =
+        kv->part[layer < first->layer1 ? FIRST : LAST];
 
     return part->backend->ops->kv_export(part, shape, layer, chunk, dst, err);
 }
@@ -245,8 +245,7 @@ static cag_status split_forward(struct backend *b,
     for (int i = 0; st == CAG_OK && i < N_PART; i++) {
         for (int t = 0; t < r.n_row; t++) {
             s->row[t] = req->row[t];
-            s->row[t].kv =
-                ((const struct split_kv *)req->row[t].kv)->part[i];
+            s->row[t].kv = ((const struct split_kv *)req->row[t].kv)->part[i];
         }
         st = s->part[i]->ops->forward(s->part[i], &r, err);
     }
@@ -302,8 +301,7 @@ static void describe(struct split *s, int n_layer)
 }
 
 cag_status split_new(const cag_model *m, const struct backend_opts *opts,
-                     struct backend *last, struct backend **out,
-                     cag_error *err)
+                     struct backend *last, struct backend **out, cag_error *err)
 {
     struct backend_opts o = *opts;
     struct split *s = mem_zalloc(sizeof *s);
@@ -320,9 +318,8 @@ cag_status split_new(const cag_model *m, const struct backend_opts *opts,
     if (st == CAG_OK) {
         describe(s, m->config.n_layer);
         s->row = mem_alloc_array((size_t)s->base.max_row, sizeof *s->row);
-        s->x = mem_alloc_array((size_t)s->base.max_row *
-                                   (size_t)m->config.d_model,
-                               sizeof *s->x);
+        s->x = mem_alloc_array(
+            (size_t)s->base.max_row * (size_t)m->config.d_model, sizeof *s->x);
         if (s->row == NULL || s->x == NULL)
             st = cag_fail_nomem(err, "engine");
     }

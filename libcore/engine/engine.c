@@ -17,12 +17,14 @@ cag_status cag_engine_new(const cag_model *m, const cag_engine_opts *opts,
 {
     static const cag_engine_opts defaults;
     const cag_engine_opts *o = opts != NULL ? opts : &defaults;
-    struct backend_opts bo = {
-        .chunk = o->chunk, .precision = o->precision, .kv_f32 = o->kv_f32,
-        .max_memory = o->max_memory, .max_host = o->max_host,
-        .plugin = o->plugin,
-        .gpu_layers = o->gpu_layers, .room_tok = o->room_tok
-    };
+    struct backend_opts bo = { .chunk = o->chunk,
+                               .precision = o->precision,
+                               .kv_f32 = o->kv_f32,
+                               .max_memory = o->max_memory,
+                               .max_host = o->max_host,
+                               .plugin = o->plugin,
+                               .gpu_layers = o->gpu_layers,
+                               .room_tok = o->room_tok };
     cag_engine *e;
     cag_status st;
 
@@ -122,8 +124,8 @@ cag_device_memory cag_engine_device_memory(const cag_engine *e)
 {
     static const cag_device_memory none;
 
-    return e->backend->ops->memory != NULL
-               ? e->backend->ops->memory(e->backend) : none;
+    return e->backend->ops->memory != NULL ? e->backend->ops->memory(e->backend)
+                                           : none;
 }
 
 uint64_t cag_engine_device_bytes(const cag_engine *e)

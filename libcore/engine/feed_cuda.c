@@ -10,17 +10,17 @@
 #include "util/mem.h"
 
 #define RING_BYTES ((size_t)32 << 20)
-#define MAX_SLOT 16
-#define MIN_SLOT 3
+#define MAX_SLOT   16
+#define MIN_SLOT   3
 
 struct feed {
-    struct cuda       *c;
-    struct feed_desc   d;
-    struct load_pipe  *pipe;
-    void              *ring;
-    struct cuk_event  *slot[MAX_SLOT], *mark;
-    int                n_slot;
-    int                n_group;      /* that the run stream waits for */
+    struct cuda *c;
+    struct feed_desc d;
+    struct load_pipe *pipe;
+    void *ring;
+    struct cuk_event *slot[MAX_SLOT], *mark;
+    int n_slot;
+    int n_group; /* that the run stream waits for */
 };
 
 static cag_status fill(void *ctx, int item, uint8_t *data, cag_error *err)
@@ -97,9 +97,9 @@ cag_status feed_new(struct cuda *c, const struct feed_desc *d,
                        NULL) != 0)
         st = cag_fail_nomem(err, "pinned memory of the loader");
     if (st == CAG_OK) {
-        plan = (struct load_plan){ d->n_group, d->group_end, f->n_slot,
-                                   d->slot_bytes, f->ring,
-                                   pool_size(c->pool) };
+        plan = (struct load_plan){ d->n_group, d->group_end,
+                                   f->n_slot,  d->slot_bytes,
+                                   f->ring,    pool_size(c->pool) };
         st = load_pipe_new(&plan, &pipe_ops, f, &f->pipe, err);
     }
     if (st != CAG_OK) {

@@ -38,23 +38,23 @@
 #define PARALLEL_ROWS 4
 
 struct pass {
-    struct cpu               *c;
+    struct cpu *c;
     const struct forward_req *req;
     const struct forward_row *row;
-    int                       n_row;
-    bool                      prompt;
-    int                       r0;        /* rows [r0, n_row) are active */
-    int                       layer;
+    int n_row;
+    bool prompt;
+    int r0; /* rows [r0, n_row) are active */
+    int layer;
     const struct model_layer *w;
-    atomic_int                bad_row;   /* first whose K or V overflows */
+    atomic_int bad_row; /* first whose K or V overflows */
 };
 
 /* A product of the active rows, whose input is [max_row, d_in]. */
 static void pass_product(struct product *pr, const struct pass *p,
                          const float *x, int d_in)
 {
-    product_init(pr, p->c, p->r0, p->n_row - p->r0, !p->prompt, x,
-                 (size_t)d_in, d_in);
+    product_init(pr, p->c, p->r0, p->n_row - p->r0, !p->prompt, x, (size_t)d_in,
+                 d_in);
 }
 
 /* ------------------------------------------------------- per-row stages */
@@ -66,9 +66,9 @@ struct stage {
     const struct pass *p;
     struct product *pr;
     enum stage_kind kind;
-    const float    *norm;     /* STAGE_NORM: weight of the norm */
-    bool            add;      /* first x += y */
-    const float    *bias;     /* added to y before that, or NULL */
+    const float *norm; /* STAGE_NORM: weight of the norm */
+    bool add;          /* first x += y */
+    const float *bias; /* added to y before that, or NULL */
     struct attn_pass attn;
 };
 
@@ -98,7 +98,8 @@ static void stage_rows(const struct stage *s, int t0, int t1)
 static int stage_grain(const struct cpu *c)
 {
     return c->fast != NULL && c->fast->gemm_mr > c->k->gemm_mr
-               ? c->fast->gemm_mr : c->k->gemm_mr;
+               ? c->fast->gemm_mr
+               : c->k->gemm_mr;
 }
 
 static void stage_range(void *ctx, int thread, int64_t begin, int64_t end)
@@ -173,8 +174,8 @@ static void rotate_row(struct pass *p, int t)
         c->k->rmsnorm(q, (size_t)d, q, (size_t)d, w->q_norm, cfg->n_head, d,
                       cfg->rms_eps);
     if (w->k_norm != NULL)
-        c->k->rmsnorm(k, (size_t)d, k, (size_t)d, w->k_norm, cfg->n_kv_head,
-                      d, cfg->rms_eps);
+        c->k->rmsnorm(k, (size_t)d, k, (size_t)d, w->k_norm, cfg->n_kv_head, d,
+                      cfg->rms_eps);
     c->k->rope(q, cfg->n_head, d, cs, sn, c->q_scale);
     c->k->rope(k, cfg->n_kv_head, d, cs, sn, 1.0f);
     for (int h = 0; h < cfg->n_kv_head; h++) {
@@ -184,14 +185,13 @@ static void rotate_row(struct pass *p, int t)
         if (prefix_is_q8h(kv->prefix)) {
             memcpy(c->turned + at, q + (size_t)h * n, n * sizeof *q);
             c->k->q8h_rotate(c->turned + at,
-                             prefix_factors(kv->prefix, p->layer, h),
-                             c->group, d);
+                             prefix_factors(kv->prefix, p->layer, h), c->group,
+                             d);
         }
-        if (!c->k->kv_store(c->kv_type,
-                            kvcache_tile(kv, p->layer, 0, h, pos / KV_TILE),
-                            kvcache_tile(kv, p->layer, 1, h, pos / KV_TILE),
-                            pos % KV_TILE, k + (size_t)h * (size_t)d,
-                            v + (size_t)h * (size_t)d, d)) {
+        if (!c->k->kv_store(
+                c->kv_type, kvcache_tile(kv, p->layer, 0, h, pos / KV_TILE),
+                kvcache_tile(kv, p->layer, 1, h, pos / KV_TILE), pos % KV_TILE,
+                k + (size_t)h * (size_t)d, v + (size_t)h * (size_t)d, d)) {
             int bad = atomic_load(&p->bad_row);
             while (t < bad &&
                    !atomic_compare_exchange_weak(&p->bad_row, &bad, t))
@@ -245,7 +245,7 @@ static cag_status layer_kv(struct pass *p, cag_error *err)
     struct cpu *c = p->c;
     size_t ld = (size_t)c->d_qkv;
     struct product pr;
-    struct stage st = { p, &pr, STAGE_NORM, p->w->attn_norm, p->layer > 0,
+    struct stage st = { p,    &pr,  STAGE_NORM, p->w->attn_norm, p->layer > 0,
                         NULL, { 0 } };
 
     pass_product(&pr, p, c->h, c->cfg->d_model);
@@ -262,9 +262,8 @@ static cag_status layer_kv(struct pass *p, cag_error *err)
     return cag_fail(err, CAG_E_UNSUPPORTED, NULL, -1,
                     "layer %d, token %d: a key or value does not fit %s",
                     p->layer, p->row[bad].pos,
-                    c->kv_type == KV_F32
-                        ? "f32 (infinite or not a number)"
-                        : "f16 (above 65504 or not a number)");
+                    c->kv_type == KV_F32 ? "f32 (infinite or not a number)"
+                                         : "f16 (above 65504 or not a number)");
 }
 
 static void layer_rest(struct pass *p)
@@ -290,8 +289,8 @@ static void layer_rest(struct pass *p)
     pass_product(&down, p, c->gate, c->cfg->d_ff);
     product_add(&down, &p->w->w_down, c->y, d);
     bool chained = product_chain(&gu, &down);
-    struct stage sg = { p, &gu, STAGE_NORM, p->w->ffn_norm, true, p->w->bo,
-                        { 0 } };
+    struct stage sg = { p,    &gu,      STAGE_NORM, p->w->ffn_norm,
+                        true, p->w->bo, { 0 } };
     stage_run(&sg);
     product_run(&gu);
 
@@ -304,9 +303,9 @@ static void layer_rest(struct pass *p)
 /* ----------------------------------------------------------------- logits */
 
 struct head_job {
-    const struct pass    *p;
+    const struct pass *p;
     const struct out_mat *m;
-    int                   n_wanted;   /* rows whose logits are wanted */
+    int n_wanted; /* rows whose logits are wanted */
 };
 
 static void head_range(void *ctx, int thread, int64_t begin, int64_t end)
@@ -318,8 +317,9 @@ static void head_range(void *ctx, int thread, int64_t begin, int64_t end)
     int n = job->n_wanted;
     float *slice = c->thread[thread].slice;
 
-    for (int row0 = (int)begin * GEMM_ROW_GRID; row0 < m->w.n_out &&
-         row0 < (int)end * GEMM_ROW_GRID; row0 += HEAD_SLICE) {
+    for (int row0 = (int)begin * GEMM_ROW_GRID;
+         row0 < m->w.n_out && row0 < (int)end * GEMM_ROW_GRID;
+         row0 += HEAD_SLICE) {
         int r = p->r0;
         int rows = m->w.n_out - row0, left = (int)end * GEMM_ROW_GRID - row0;
         struct kmat w = m->w;
@@ -365,8 +365,8 @@ static void best_range(void *ctx, int thread, int64_t begin, int64_t end)
     (void)thread;
     for (int64_t r = begin; r < end; r++)
         if (p->row[r].best != NULL)
-            *p->row[r].best = sampler_best(p->row[r].logits,
-                                           p->c->cfg->n_vocab);
+            *p->row[r].best =
+                sampler_best(p->row[r].logits, p->c->cfg->n_vocab);
 }
 
 /* Logits of the active rows; always by the row kernels. */
@@ -458,10 +458,11 @@ static cag_status layers(struct pass *p, cag_error *err)
  * A layer of a large model takes longer than a user waits for Ctrl-C, so the
  * jobs ask too; what a cancelled job left undone is never looked at.
  */
-cag_status forward(struct cpu *c, const struct forward_req *req,
-                   cag_error *err)
+cag_status forward(struct cpu *c, const struct forward_req *req, cag_error *err)
 {
-    struct pass p = { .c = c, .req = req, .row = req->row,
+    struct pass p = { .c = c,
+                      .req = req,
+                      .row = req->row,
                       .n_row = req->n_row,
                       .prompt = req->phase == FORWARD_PROMPT };
     cag_status st = CAG_OK;

@@ -35,18 +35,18 @@
     } while (0)
 
 struct pass {
-    struct cuda              *c;
+    struct cuda *c;
     const struct forward_req *req;
-    const struct forward_row *row;       /* [n_row] of this pass */
-    const float              *x;         /* the rows', where layer0 > 0 */
-    int                       n_row, n_kv;   /* rows, timelines */
-    int                       pad_row;   /* with empty rows of a graph */
-    int                       n_item;    /* with empty items */
-    bool                      step, few; /* phase; the GEMV way */
-    int                       r0;        /* first row whose logits count */
-    bool                      greedy;    /* all that count want an id only */
-    int                       held, n_held;  /* rows in host_logits */
-    struct cuda_input         host, dev;
+    const struct forward_row *row; /* [n_row] of this pass */
+    const float *x;                /* the rows', where layer0 > 0 */
+    int n_row, n_kv;               /* rows, timelines */
+    int pad_row;                   /* with empty rows of a graph */
+    int n_item;                    /* with empty items */
+    bool step, few;                /* phase; the GEMV way */
+    int r0;                        /* first row whose logits count */
+    bool greedy;                   /* all that count want an id only */
+    int held, n_held;              /* rows in host_logits */
+    struct cuda_input host, dev;
 };
 
 /* --------------------------------------------------------------- the input */
@@ -57,8 +57,7 @@ static size_t up256(size_t n)
 }
 
 /* Offsets of the six parts, and the size of the whole. */
-static void offsets(size_t off[7], int n_row, int n_kv, int n_item,
-                    int n_layer)
+static void offsets(size_t off[7], int n_row, int n_kv, int n_item, int n_layer)
 {
     off[0] = 0;
     off[1] = off[0] + up256((size_t)n_row * sizeof(struct cuk_row));
@@ -69,8 +68,8 @@ static void offsets(size_t off[7], int n_row, int n_kv, int n_item,
     off[6] = off[5] + up256((size_t)n_row * sizeof(int32_t));
 }
 
-static void lay_out(struct cuda_input *in, uint8_t *base, int n_row,
-                    int n_kv, int n_item, int n_layer)
+static void lay_out(struct cuda_input *in, uint8_t *base, int n_row, int n_kv,
+                    int n_item, int n_layer)
 {
     size_t off[7];
 
@@ -97,7 +96,7 @@ void forward_cuda_bounds(struct cuda *c)
         c->cap_item = items > c->cap_item ? items : c->cap_item;
         c->cap_state = states > c->cap_state ? states : c->cap_state;
     }
-    c->cap_item *= 2;            /* a graph's items are rounded up */
+    c->cap_item *= 2; /* a graph's items are rounded up */
     offsets(off, rows, CUDA_STEP_ROWS, c->cap_item, c->n_layer);
     c->input_bytes = off[6];
     c->back_bytes = off[6] - off[4];
@@ -127,8 +126,9 @@ static cag_status make_input(struct pass *p, bool graph, cag_error *err)
     struct cuda *c = p->c;
     int n_layer = c->n_layer, kv = -1;
     int n_kv = p->step ? p->pad_row : p->n_kv;
-    struct cuk_plan plan = { NULL, NULL, c->cap_item / 2, p->pad_row,
-                             c->cap_state, 0, 0 };
+    struct cuk_plan plan = { NULL,       NULL,         c->cap_item / 2,
+                             p->pad_row, c->cap_state, 0,
+                             0 };
 
     lay_out(&p->host, c->host_input, p->pad_row, n_kv, c->cap_item, n_layer);
     for (int r = 0; r < p->pad_row; r++) {
@@ -192,8 +192,7 @@ static int gemm(const struct pass *p, float *y, size_t ldy, bool add,
 
     from += (size_t)r0 * ldx * operand_bytes(c->operand);
     return cuk_gemm(c->run, y + (size_t)r0 * ldy, ldy, add, from, ldx,
-                    c->operand, p->pad_row - r0, w, c->panel,
-                    c->panel_bytes);
+                    c->operand, p->pad_row - r0, w, c->panel, c->panel_bytes);
 }
 
 static int layer_qkv(const struct pass *p, const struct cuda_layer *w)
@@ -204,9 +203,14 @@ static int layer_qkv(const struct pass *p, const struct cuda_layer *w)
           *v = k + (size_t)c->shape.n_kv_head * (size_t)c->shape.d_head;
 
     if (p->few) {
-        const struct cuk_gemv g = { CUK_STORE, 3, { w->wq, w->wk, w->wv },
-                                    { q, k, v }, { ld, ld, ld },
-                                    { NULL, NULL, NULL }, c->h, d,
+        const struct cuk_gemv g = { CUK_STORE,
+                                    3,
+                                    { w->wq, w->wk, w->wv },
+                                    { q, k, v },
+                                    { ld, ld, ld },
+                                    { NULL, NULL, NULL },
+                                    c->h,
+                                    d,
                                     p->pad_row };
         return cuk_gemv(c->run, &g);
     }
@@ -218,22 +222,23 @@ static int layer_qkv(const struct pass *p, const struct cuda_layer *w)
 static int layer_kv(const struct pass *p, const struct cuda_layer *w, int l)
 {
     struct cuda *c = p->c;
-    const struct cuk_rope rope = { c->shape, w->bq, w->bk, w->bv, w->q_norm,
-                                   w->k_norm, c->cfg->rms_eps, c->dev_cos,
-                                   c->dev_sin, c->q_scale, l };
+    const struct cuk_rope rope = { c->shape,        w->bq,      w->bk,
+                                   w->bv,           w->q_norm,  w->k_norm,
+                                   c->cfg->rms_eps, c->dev_cos, c->dev_sin,
+                                   c->q_scale,      l };
 
     TRY(layer_qkv(p, w));
-    return cuk_rope_append(c->run, &rope, c->qkv, c->q, p->dev.row,
-                           p->dev.kv, p->pad_row, p->dev.bad + l);
+    return cuk_rope_append(c->run, &rope, c->qkv, c->q, p->dev.row, p->dev.kv,
+                           p->pad_row, p->dev.bad + l);
 }
 
 static int layer_attention(const struct pass *p, int l)
 {
     struct cuda *c = p->c;
-    const struct cuk_attn a = { c->shape, l, c->q, p->dev.row, p->dev.kv,
-                                p->pad_row, p->dev.item, p->n_item,
-                                p->dev.state0, c->state, c->att,
-                                between(p) };
+    const struct cuk_attn a = { c->shape,    l,         c->q,
+                                p->dev.row,  p->dev.kv, p->pad_row,
+                                p->dev.item, p->n_item, p->dev.state0,
+                                c->state,    c->att,    between(p) };
 
     return cuk_attention(c->run, &a);
 }
@@ -247,15 +252,16 @@ static int layer_ffn(const struct pass *p, const struct cuda_layer *w, int r0)
     float *x = c->x + (size_t)r0 * d;
 
     if (p->few) {
-        const struct cuk_gemv o = { CUK_ADD, 1, { w->wo }, { c->x }, { d },
-                                    { w->bo }, c->att, (size_t)c->d_q,
-                                    p->pad_row };
-        const struct cuk_gemv gu = { CUK_SWIGLU, 2, { w->w_gate, w->w_up },
-                                     { c->act }, { ff }, { NULL }, c->h, d,
-                                     p->pad_row };
-        const struct cuk_gemv down = { CUK_ADD, 1, { w->w_down }, { c->x },
-                                       { d }, { NULL }, c->act, ff,
-                                       p->pad_row };
+        const struct cuk_gemv o = {
+            CUK_ADD,   1,      { w->wo },      { c->x },  { d },
+            { w->bo }, c->att, (size_t)c->d_q, p->pad_row
+        };
+        const struct cuk_gemv gu = { CUK_SWIGLU, 2,      { w->w_gate, w->w_up },
+                                     { c->act }, { ff }, { NULL },
+                                     c->h,       d,      p->pad_row };
+        const struct cuk_gemv down = { CUK_ADD,  1,     { w->w_down },
+                                       { c->x }, { d }, { NULL },
+                                       c->act,   ff,    p->pad_row };
         TRY(cuk_gemv(c->run, &o));
         TRY(cuk_add_norm(c->run, c->x, NULL, NULL, c->h, type, w->ffn_norm,
                          c->cfg->rms_eps, p->pad_row, (int)d));
@@ -283,10 +289,8 @@ static int layer_next(const struct pass *p, int l, int r0)
     int type = last ? KT_F32 : between(p);
 
     return cuk_add_norm(c->run, c->x + (size_t)r0 * d, NULL, NULL,
-                        (uint8_t *)c->h +
-                            (size_t)r0 * d * operand_bytes(type),
-                        type,
-                        last ? c->out_norm : c->layer[l + 1].attn_norm,
+                        (uint8_t *)c->h + (size_t)r0 * d * operand_bytes(type),
+                        type, last ? c->out_norm : c->layer[l + 1].attn_norm,
                         c->cfg->rms_eps, p->pad_row - r0, (int)d);
 }
 
@@ -310,11 +314,11 @@ static int queue_embed(const struct pass *p)
 
     if (p->x != NULL)
         return cuk_add_norm(c->run, c->x, NULL, NULL, c->h, between(p),
-                            c->layer[0].attn_norm, c->cfg->rms_eps,
-                            p->pad_row, c->cfg->d_model);
+                            c->layer[0].attn_norm, c->cfg->rms_eps, p->pad_row,
+                            c->cfg->d_model);
     return cuk_embed_norm(c->run, c->x, c->h, between(p), &c->embed,
-                          c->layer[0].attn_norm, c->cfg->rms_eps,
-                          p->dev.row, p->pad_row);
+                          c->layer[0].attn_norm, c->cfg->rms_eps, p->dev.row,
+                          p->pad_row);
 }
 
 /* Logits of rows [r, r + n), n <= CUDA_LOGIT_ROWS. */
@@ -325,9 +329,14 @@ static int queue_head(const struct pass *p, int r, int n)
 
     for (int i = 0; i < n; i += CUK_GEMV_ROWS) {
         const struct cuk_gemv g = {
-            CUK_STORE, 1, { c->head },
-            { c->logits + (size_t)i * n_vocab }, { n_vocab }, { NULL },
-            (const float *)c->h + ((size_t)r + (size_t)i) * d, d,
+            CUK_STORE,
+            1,
+            { c->head },
+            { c->logits + (size_t)i * n_vocab },
+            { n_vocab },
+            { NULL },
+            (const float *)c->h + ((size_t)r + (size_t)i) * d,
+            d,
             n - i < CUK_GEMV_ROWS ? n - i : CUK_GEMV_ROWS
         };
         TRY(cuk_gemv(c->run, &g));
@@ -392,8 +401,7 @@ static int queue_step(const struct pass *p)
     if (!p->greedy)
         return 0;
     for (int r = 0, n; r < p->pad_row; r += n) {
-        n = p->pad_row - r < CUDA_LOGIT_ROWS ? p->pad_row - r
-                                             : CUDA_LOGIT_ROWS;
+        n = p->pad_row - r < CUDA_LOGIT_ROWS ? p->pad_row - r : CUDA_LOGIT_ROWS;
         TRY(queue_best(p, r, n));
     }
     return queue_back(p);
@@ -466,10 +474,10 @@ static cag_status run_layers(const struct pass *p, cag_error *err)
         /* the norm behind a layer's end belongs to the next one */
         if (st == CAG_OK)
             st = weights_cuda_need(c, l + 1, err);
-        if (st == CAG_OK && (queue_layer(p, l) != 0 ||
-                             trace_cuda_mark(c, CUDA_LAYER, l, c->run) != 0 ||
-                             (req->progress != NULL &&
-                              cuk_event_record(end, c->run) != 0)))
+        if (st == CAG_OK &&
+            (queue_layer(p, l) != 0 ||
+             trace_cuda_mark(c, CUDA_LAYER, l, c->run) != 0 ||
+             (req->progress != NULL && cuk_event_record(end, c->run) != 0)))
             st = cuda_fail(c, "a forward pass", err);
     }
     return st;
@@ -507,7 +515,7 @@ static cag_status queue_outcomes(struct pass *p, cag_error *err)
     struct cuda *c = p->c;
     int code = 0;
 
-    for (int r = p->r0, n; code == 0 && r < p->n_row; r += n > 0 ? n : 1) {
+    for (int r = p->r0, n; code == 0 && r<p->n_row; r += n> 0 ? n : 1) {
         n = wanted(p, r);
         if (n == 0)
             continue;
@@ -522,9 +530,9 @@ static cag_status queue_outcomes(struct pass *p, cag_error *err)
         if (code == 0)
             code = queue_head(p, r, n);
         if (code == 0)
-            code = cuk_copy(c->run, CUK_FROM_DEV, c->host_logits, c->logits,
-                            (size_t)n * (size_t)c->cfg->n_vocab *
-                                sizeof(float));
+            code =
+                cuk_copy(c->run, CUK_FROM_DEV, c->host_logits, c->logits,
+                         (size_t)n * (size_t)c->cfg->n_vocab * sizeof(float));
         p->held = r;
         p->n_held = n;
     }
@@ -571,8 +579,8 @@ static cag_status start(struct pass *p, cag_error *err)
         p->r0 = p->pad_row;
     p->greedy = p->r0 < p->n_row;
     for (int r = p->r0; r < p->n_row; r++)
-        p->greedy = p->greedy &&
-                    (p->row[r].logits == NULL || p->row[r].best != NULL);
+        p->greedy =
+            p->greedy && (p->row[r].logits == NULL || p->row[r].best != NULL);
     for (int r = 0; st == CAG_OK && r < p->n_row; r++) {
         struct cuda_kv *kv = (struct cuda_kv *)p->row[r].kv;
         st = cuda_kv_clean(kv, err);
@@ -610,7 +618,7 @@ static cag_status run_pass(struct pass *p, cag_error *err)
     if (st == CAG_OK)
         st = finish(p, err);
     else
-        cuk_stream_sync(c->run);     /* the input block is free again */
+        cuk_stream_sync(c->run); /* the input block is free again */
     return st;
 }
 
@@ -632,8 +640,8 @@ static void take_rows(struct pass *p, int n)
     int most = p->step ? CUDA_STEP_ROWS : p->c->base.max_row;
 
     for (; p->n_row < n && p->n_row < most; p->n_row++) {
-        bool other = p->n_row == 0 ||
-                     p->row[p->n_row].kv != p->row[p->n_row - 1].kv;
+        bool other =
+            p->n_row == 0 || p->row[p->n_row].kv != p->row[p->n_row - 1].kv;
         if (other && p->n_kv == CUDA_STEP_ROWS)
             break;
         p->n_kv += other;
@@ -647,7 +655,9 @@ cag_status forward_cuda(struct backend *b, const struct forward_req *req,
     cag_status st = CAG_OK;
 
     for (int i = 0; st == CAG_OK && i < req->n_row;) {
-        struct pass p = { .c = c, .req = req, .row = req->row + i,
+        struct pass p = { .c = c,
+                          .req = req,
+                          .row = req->row + i,
                           .step = req->phase == FORWARD_STEP };
         if (req->x != NULL)
             p.x = req->x + (size_t)i * (size_t)c->cfg->d_model;

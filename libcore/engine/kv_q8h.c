@@ -24,12 +24,12 @@
 #define D_MAX 512
 
 struct kv_q8h {
-    int     from;         /* first position whose queries count */
-    int    *n;            /* [n_layer] positions seen, all of them in order */
-    bool    broken;       /* one was taken back */
-    double *sum;          /* [n_layer, n_kv_head, d_head] of squares */
-    float  *factor;       /* the same, once made */
-    bool    made;
+    int from;      /* first position whose queries count */
+    int *n;        /* [n_layer] positions seen, all of them in order */
+    bool broken;   /* one was taken back */
+    double *sum;   /* [n_layer, n_kv_head, d_head] of squares */
+    float *factor; /* the same, once made */
+    bool made;
 };
 
 static size_t at(const struct kvcache *kv, int layer, int head)
@@ -46,8 +46,8 @@ cag_status kv_q8h_gather(struct kvcache *kv, int from, cag_error *err)
     if (kv->d_head > D_MAX) {
         mem_free(q);
         return cag_fail(err, CAG_E_UNSUPPORTED, NULL, -1,
-                        "head size %d, codec q8h takes at most %d",
-                        kv->d_head, D_MAX);
+                        "head size %d, codec q8h takes at most %d", kv->d_head,
+                        D_MAX);
     }
     kv_q8h_free(kv);
     kv->q8h = q;
@@ -106,7 +106,7 @@ void kv_q8h_watch(struct kvcache *kv, int layer, int pos, const float *q,
 
 struct balance {
     struct kvcache *kv;
-    int             n_tok;
+    int n_tok;
 };
 
 /* sum[c] += k^2 of the keys of a tile, ascending; f16 */
@@ -114,8 +114,8 @@ static void add_tile(double *sum, const uint8_t *tile, int d_head, int n_key)
 {
     for (int t = 0; t < n_key; t += 16)
         for (int c = 0; c < d_head; c++) {
-            const uint8_t *p = tile + 2 * ((size_t)t * (size_t)d_head +
-                                           16 * (size_t)c);
+            const uint8_t *p =
+                tile + 2 * ((size_t)t * (size_t)d_head + 16 * (size_t)c);
 
             for (int j = 0; j < 16 && t + j < n_key; j++) {
                 double v = (double)f16_to_f32(rd_le16(p + 2 * j));
@@ -152,8 +152,8 @@ static void balance_range(void *ctx, int thread, int64_t begin, int64_t end)
                      left < KV_TILE ? left : KV_TILE);
         }
         for (int c = 0; c < kv->d_head; c++)
-            f[c] = factor_of(sum[c] / b->n_tok,
-                             q[c] / (b->n_tok - kv->q8h->from));
+            f[c] =
+                factor_of(sum[c] / b->n_tok, q[c] / (b->n_tok - kv->q8h->from));
     }
 }
 
@@ -169,9 +169,9 @@ cag_status kv_q8h_balance(struct kvcache *kv, int n_tok, struct pool *pool,
     if (!seen || kv->prefix != NULL || kv->kv_type != KV_F16)
         return cag_fail(err, CAG_E_USAGE, NULL, -1,
                         "the queries of the last tokens of %d were not "
-                        "watched: K cannot be balanced", n_tok);
-    pool_run(pool, balance_range, &b,
-             (int64_t)kv->n_layer * kv->n_kv_head, 1);
+                        "watched: K cannot be balanced",
+                        n_tok);
+    pool_run(pool, balance_range, &b, (int64_t)kv->n_layer * kv->n_kv_head, 1);
     q->made = true;
     return CAG_OK;
 }
@@ -203,8 +203,8 @@ static int code_tile(const struct kernels *k, const uint8_t *from, bool is_v,
         uint16_t scale;
 
         for (int c = 0; c < d; c++)
-            row[c] = f16_to_f32(rd_le16(
-                from + 2 * (is_v ? v_at(d, t, c) : k_at(d, t, c))));
+            row[c] = f16_to_f32(
+                rd_le16(from + 2 * (is_v ? v_at(d, t, c) : k_at(d, t, c))));
         if (!k->q8h_encode(code, &scale, row, f, d))
             return t;
         for (int c = 0; c < d; c++)
@@ -214,9 +214,8 @@ static int code_tile(const struct kernels *k, const uint8_t *from, bool is_v,
     return -1;
 }
 
-static void put_factors(const struct kvcache *kv,
-                        const struct kvc_shape *shape, int layer, int chunk,
-                        uint8_t *dst)
+static void put_factors(const struct kvcache *kv, const struct kvc_shape *shape,
+                        int layer, int chunk, uint8_t *dst)
 {
     const float *f = kv->q8h->factor + at(kv, layer, 0);
 
@@ -255,8 +254,8 @@ cag_status kv_q8h_export(const struct kvcache *kv,
                 if (bad >= 0)
                     return cag_fail(err, CAG_E_UNSUPPORTED, NULL, -1,
                                     "layer %d, token %d: a %s does not fit "
-                                    "codec q8h (too large)", layer,
-                                    (tile0 + i) * KV_TILE + bad,
+                                    "codec q8h (too large)",
+                                    layer, (tile0 + i) * KV_TILE + bad,
                                     v ? "value" : "key");
             }
     return CAG_OK;

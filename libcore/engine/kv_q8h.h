@@ -17,13 +17,13 @@
 #include "engine/kvcache.h"
 
 cag_status kv_q8h_gather(struct kvcache *kv, int from, cag_error *err);
-void       kv_q8h_free(struct kvcache *kv);
+void kv_q8h_free(struct kvcache *kv);
 /* Positions from n_tok on are dropped. */
-void       kv_q8h_truncate(struct kvcache *kv, int n_tok);
+void kv_q8h_truncate(struct kvcache *kv, int n_tok);
 /* The rotated, scaled queries of one token of a layer:
  * q [n_kv_head] rows of [group, d_head], ldq apart. */
-void       kv_q8h_watch(struct kvcache *kv, int layer, int pos,
-                        const float *q, size_t ldq, int group);
+void kv_q8h_watch(struct kvcache *kv, int layer, int pos, const float *q,
+                  size_t ldq, int group);
 /* CAG_E_USAGE when the queries of a position between from and n_tok were not
  * seen. */
 cag_status kv_q8h_balance(struct kvcache *kv, int n_tok, struct pool *pool,

@@ -27,9 +27,9 @@
 #include "util/mem.h"
 
 struct kv_slab {
-    uint8_t *mem;      /* as allocated */
-    uint8_t *data;     /* 64-byte aligned */
-    int      n_tile;   /* of each layer and head */
+    uint8_t *mem;  /* as allocated */
+    uint8_t *data; /* 64-byte aligned */
+    int n_tile;    /* of each layer and head */
 };
 
 static int elem_bytes(const struct kvcache *kv)
@@ -107,7 +107,8 @@ uint8_t *kvcache_tile(const struct kvcache *kv, int layer, int is_v,
     int i = tile - kv->n_shared;
     const struct kv_slab *s = &kv->slab[i / KV_SPAN_TILES];
     size_t at = ((size_t)layer * (size_t)kv->n_kv_head + (size_t)kv_head) *
-                    (size_t)s->n_tile + (size_t)(i % KV_SPAN_TILES);
+                    (size_t)s->n_tile +
+                (size_t)(i % KV_SPAN_TILES);
 
     return s->data + (2 * at + (size_t)is_v) * kv->tile_bytes;
 }
@@ -158,8 +159,7 @@ void kvcache_truncate(struct kvcache *kv, int n_tok)
 static cag_status too_large(const cag_kvc *k, int layer, cag_error *err)
 {
     return cag_fail(err, CAG_E_UNSUPPORTED, cag_kvc_get_info(k)->path, -1,
-                    "layer %d: a decoded key or value does not fit f16",
-                    layer);
+                    "layer %d: a decoded key or value does not fit f16", layer);
 }
 
 cag_status kvcache_ready(struct kvcache *kv, int layer, cag_error *err)
@@ -177,7 +177,7 @@ cag_status kvcache_ready(struct kvcache *kv, int layer, cag_error *err)
             if (!prefix_decode(kv->prefix, layer, h, t, slot, kv->kv_type, k,
                                v))
                 return too_large(kv->prefix->kvc, layer, err);
-            continue;      /* what lies behind was never written */
+            continue; /* what lies behind was never written */
         }
         memcpy(k, prefix_tile(kv->prefix, layer, 0, h, t), kv->tile_bytes);
         memcpy(v, prefix_tile(kv->prefix, layer, 1, h, t), kv->tile_bytes);
@@ -200,13 +200,12 @@ static cag_status check_shape(const struct kvcache *kv,
                     "the cache is %d layers x %d heads x %d at f%d, the "
                     "session %d x %d x %d at f%d",
                     s->n_layer, s->n_kv_head, s->d_head, 8 * s->elem_bytes,
-                    kv->n_layer, kv->n_kv_head, kv->d_head,
-                    8 * elem_bytes(kv));
+                    kv->n_layer, kv->n_kv_head, kv->d_head, 8 * elem_bytes(kv));
 }
 
 cag_status kvcache_export(const struct kvcache *kv,
-                          const struct kvc_shape *shape, int layer,
-                          int chunk, uint8_t *dst, cag_error *err)
+                          const struct kvc_shape *shape, int layer, int chunk,
+                          uint8_t *dst, cag_error *err)
 {
     cag_status st = check_shape(kv, shape, NULL, err);
     int tile0 = chunk * (shape->chunk_tok / KVC_TILE);
@@ -240,12 +239,12 @@ cag_status kvcache_export(const struct kvcache *kv,
 }
 
 struct import_job {
-    struct kvcache         *kv;
-    const cag_kvc          *kvc;
+    struct kvcache *kv;
+    const cag_kvc *kvc;
     const struct kvc_shape *shape;
-    int                     n_tok, n_chunk;   /* chunks of a layer to read */
-    uint8_t               **scratch;          /* [threads], NULL if in place */
-    uint8_t                *failed;           /* [n_layer * n_chunk] */
+    int n_tok, n_chunk; /* chunks of a layer to read */
+    uint8_t **scratch;  /* [threads], NULL if in place */
+    uint8_t *failed;    /* [n_layer * n_chunk] */
 };
 
 static cag_status import_chunk(const struct import_job *j, int item,
@@ -268,8 +267,8 @@ static cag_status import_chunk(const struct import_job *j, int item,
             uint8_t *v = kvcache_tile(kv, layer, 1, h, tile0 + i);
             if (kvc_is_q8h(j->shape)) {
                 if (!kv_q8h_tile(j->shape, raw, chunk, h, i,
-                                 left < KV_TILE ? left : KV_TILE,
-                                 kv->kv_type, k, v))
+                                 left < KV_TILE ? left : KV_TILE, kv->kv_type,
+                                 k, v))
                     return too_large(j->kvc, layer, err);
                 continue;
             }

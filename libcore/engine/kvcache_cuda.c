@@ -156,8 +156,8 @@ static cag_status prefix_alloc(struct cuda *c, struct cuda_prefix *p,
     const struct kvc_shape *s = p->shape;
     size_t n, tail;
 
-    p->layer_bytes = chunk_off(s, p->n_chunk - 1) +
-                     kvc_chunk_bytes(s, p->n_chunk - 1);
+    p->layer_bytes =
+        chunk_off(s, p->n_chunk - 1) + kvc_chunk_bytes(s, p->n_chunk - 1);
     tail = (size_t)c->n_layer * layer_rows(c) * c->tile_bytes;
     if (!mem_mul(&n, p->layer_bytes, (size_t)c->n_layer) ||
         !mem_add(&n, n, tail))
@@ -200,8 +200,9 @@ cag_status cuda_prefix_new(struct backend *b, const cag_kvc *k, int n_tok,
                               : cag_fail_nomem(err, "prefix");
     if (st == CAG_OK) {
         size_t tail = kvc_is_q8h(s) ? layer_rows(c) * c->tile_bytes : 0;
-        struct feed_desc d = { c->n_layer, p->group_end, slot_bytes(s, tail),
-                               prefix_fill, prefix_send, p,
+        struct feed_desc d = { c->n_layer,          p->group_end,
+                               slot_bytes(s, tail), prefix_fill,
+                               prefix_send,         p,
                                "loading the cache", CUDA_CACHE };
         for (int l = 0; l < c->n_layer; l++)
             p->group_end[l] = (l + 1) * p->n_chunk;
@@ -246,13 +247,11 @@ static int gather_tail(struct cuda *c, const struct cuda_prefix *p, int layer)
                          kvc_tile_off(s, chunk, 0, 0, tile);
 
     return cuk_copy_2d(c->run, CUK_ON_DEV, tail_of(p, layer), c->tile_bytes,
-                       src,
-                       (size_t)kvc_chunk_tiles(s, chunk) * c->tile_bytes,
+                       src, (size_t)kvc_chunk_tiles(s, chunk) * c->tile_bytes,
                        c->tile_bytes, layer_rows(c));
 }
 
-static cag_status prefix_need(struct cuda_prefix *p, int layer,
-                              cag_error *err)
+static cag_status prefix_need(struct cuda_prefix *p, int layer, cag_error *err)
 {
     struct cuda *c = cuda_of(p->base.backend);
 
@@ -288,10 +287,8 @@ static cag_status own_bytes(const struct cuda *c, const struct cuda_prefix *p,
                             int max_tok, int *n_tile, size_t *bytes,
                             cag_error *err)
 {
-    *n_tile = (max_tok + KV_TILE - 1) / KV_TILE -
-              (p != NULL ? p->n_shared : 0);
-    if (mem_mul(bytes, (size_t)c->n_layer * layer_rows(c),
-                (size_t)*n_tile) &&
+    *n_tile = (max_tok + KV_TILE - 1) / KV_TILE - (p != NULL ? p->n_shared : 0);
+    if (mem_mul(bytes, (size_t)c->n_layer * layer_rows(c), (size_t)*n_tile) &&
         mem_mul(bytes, *bytes, c->tile_bytes))
         return CAG_OK;
     return cag_fail_nomem(err, "K and V of a session");
@@ -351,8 +348,8 @@ int cuda_kv_room(struct backend *b, struct backend_prefix *p, int max_tok)
     uint64_t room;
     int n_tile;
 
-    if (own_bytes(c, (struct cuda_prefix *)p, max_tok, &n_tile, &bytes,
-                  NULL) != CAG_OK ||
+    if (own_bytes(c, (struct cuda_prefix *)p, max_tok, &n_tile, &bytes, NULL) !=
+            CAG_OK ||
         cuda_room(c, &room, NULL) != CAG_OK)
         return 0;
     return bytes == 0 || room / bytes > CUDA_STEP_ROWS ? CUDA_STEP_ROWS
@@ -367,11 +364,11 @@ void cuda_kv_describe(const struct cuda_kv *kv, struct cuk_kv *out)
     memset(out, 0, sizeof *out);
     if (p != NULL && kv->n_shared > 0) {
         out->codes = kvc_is_q8h(p->shape);
-        out->shared = (struct cuk_seg){
-            (uint64_t)(uintptr_t)p->dev, p->layer_bytes,
-            kvc_chunk_bytes(p->shape, 0), p->shape->chunk_tok / KVC_TILE,
-            kvc_n_tile(p->shape)
-        };
+        out->shared =
+            (struct cuk_seg){ (uint64_t)(uintptr_t)p->dev, p->layer_bytes,
+                              kvc_chunk_bytes(p->shape, 0),
+                              p->shape->chunk_tok / KVC_TILE,
+                              kvc_n_tile(p->shape) };
     }
     out->own = (struct cuk_seg){ (uint64_t)(uintptr_t)kv->dev, own, own,
                                  kv->n_tile, kv->n_tile };
@@ -393,9 +390,8 @@ static int put_tile(struct cuda_kv *kv, enum cuk_dir dir, int tile, int layer,
     struct cuda *c = cuda_of(kv->base.backend);
 
     return cuk_copy_2d(c->run, dir, own_tile(kv, layer, tile),
-                       (size_t)kv->n_tile * c->tile_bytes, src,
-                       c->tile_bytes, c->tile_bytes,
-                       (size_t)n_layer * layer_rows(c));
+                       (size_t)kv->n_tile * c->tile_bytes, src, c->tile_bytes,
+                       c->tile_bytes, (size_t)n_layer * layer_rows(c));
 }
 
 cag_status cuda_kv_ready(struct cuda_kv *kv, int layer, cag_error *err)
@@ -439,17 +435,15 @@ static cag_status clear_slots(struct cuda_kv *kv, int tile, int slot,
     if (host == NULL)
         return cag_fail_nomem(err, "clearing a session");
     ok = cuk_copy_2d(c->run, CUK_FROM_DEV, host, c->tile_bytes,
-                     own_tile(kv, 0, tile),
-                     (size_t)kv->n_tile * c->tile_bytes, c->tile_bytes,
-                     rows) == 0 &&
+                     own_tile(kv, 0, tile), (size_t)kv->n_tile * c->tile_bytes,
+                     c->tile_bytes, rows) == 0 &&
          cuk_stream_sync(c->run) == 0;
     for (size_t r = 0; ok && r < rows; r++)
         if (r / n_head % 2 == 0)
             tile_clear(host + r * c->tile_bytes,
-                       host + (r + n_head) * c->tile_bytes, 2,
-                       c->shape.d_head, slot);
-    ok = ok &&
-         put_tile(kv, CUK_TO_DEV, tile, 0, c->n_layer, host) == 0 &&
+                       host + (r + n_head) * c->tile_bytes, 2, c->shape.d_head,
+                       slot);
+    ok = ok && put_tile(kv, CUK_TO_DEV, tile, 0, c->n_layer, host) == 0 &&
          cuk_stream_sync(c->run) == 0;
     mem_free(host);
     return ok ? CAG_OK : cuda_fail(c, "clearing a session", err);
@@ -517,9 +511,8 @@ static const uint8_t *find_tile(const struct cuda_kv *kv, int layer, int tile,
 static cag_status check_shape(const struct cuda *c, const struct kvc_shape *s,
                               const char *path, cag_error *err)
 {
-    if (s->n_layer == c->cfg->n_layer &&
-        s->n_kv_head == c->cfg->n_kv_head && s->d_head == c->cfg->d_head &&
-        s->elem_bytes == 2)
+    if (s->n_layer == c->cfg->n_layer && s->n_kv_head == c->cfg->n_kv_head &&
+        s->d_head == c->cfg->d_head && s->elem_bytes == 2)
         return CAG_OK;
     return cag_fail(err, CAG_E_MISMATCH, path, -1,
                     "the cache is %d layers x %d heads x %d at f%d, the "
@@ -538,10 +531,10 @@ static int export_tiles(const struct cuda_kv *kv, int layer, int tile0,
         size_t pitch;
         const uint8_t *src = find_tile(kv, layer, tile0 + t, &pitch, &n);
         n = n < n_tile - t ? n : n_tile - t;
-        code = cuk_copy_2d(c->copy, CUK_FROM_DEV,
-                           dst + (size_t)t * c->tile_bytes,
-                           (size_t)n_tile * c->tile_bytes, src, pitch,
-                           (size_t)n * c->tile_bytes, layer_rows(c));
+        code =
+            cuk_copy_2d(c->copy, CUK_FROM_DEV, dst + (size_t)t * c->tile_bytes,
+                        (size_t)n_tile * c->tile_bytes, src, pitch,
+                        (size_t)n * c->tile_bytes, layer_rows(c));
     }
     return code != 0 ? code : cuk_stream_sync(c->copy);
 }
@@ -579,10 +572,10 @@ cag_status cuda_kv_export(const struct backend_kv *base,
 }
 
 struct import {
-    struct cuda_kv         *kv;
-    const cag_kvc          *kvc;
+    struct cuda_kv *kv;
+    const cag_kvc *kvc;
     const struct kvc_shape *shape;
-    int                     n_tok, n_chunk;     /* chunks of a layer to read */
+    int n_tok, n_chunk; /* chunks of a layer to read */
 };
 
 static cag_status import_fill(void *ctx, int item, uint8_t *data,
@@ -590,20 +583,18 @@ static cag_status import_fill(void *ctx, int item, uint8_t *data,
 {
     const struct import *j = ctx;
     int chunk = item % j->n_chunk;
-    cag_status st = load_chunk(j->kvc,
-                               j->kv->base.backend->layer0 +
-                                   item / j->n_chunk,
-                               chunk, data, err);
+    cag_status st =
+        load_chunk(j->kvc, j->kv->base.backend->layer0 + item / j->n_chunk,
+                   chunk, data, err);
     int left = j->n_tok - chunk * j->shape->chunk_tok;
 
     /* the tile in which the import ends */
     if (st == CAG_OK && left < j->shape->chunk_tok && left % KVC_TILE != 0)
         for (int h = 0; h < j->shape->n_kv_head; h++)
-            tile_clear(data + kvc_tile_off(j->shape, chunk, 0, h,
-                                           left / KVC_TILE),
-                       data + kvc_tile_off(j->shape, chunk, 1, h,
-                                           left / KVC_TILE),
-                       2, j->shape->d_head, left % KVC_TILE);
+            tile_clear(
+                data + kvc_tile_off(j->shape, chunk, 0, h, left / KVC_TILE),
+                data + kvc_tile_off(j->shape, chunk, 1, h, left / KVC_TILE), 2,
+                j->shape->d_head, left % KVC_TILE);
     return st;
 }
 
@@ -646,8 +637,10 @@ cag_status cuda_kv_import(struct backend_kv *base, const cag_kvc *k, int n_tok,
                         "%d tokens asked of a cache of %d", n_tok, s->n_tok);
     j.n_chunk = (n_tok + s->chunk_tok - 1) / s->chunk_tok;
     end = j.n_chunk * c->n_layer;
-    struct feed_desc d = { 1, &end, slot_bytes(s, 0), import_fill, import_send,
-                           &j, "importing a cache", CUDA_N_MARK };
+    struct feed_desc d = {
+        1,           &end, slot_bytes(s, 0),    import_fill,
+        import_send, &j,   "importing a cache", CUDA_N_MARK
+    };
     /* the timeline was cleared on the run stream; that comes first */
     if (cuk_stream_sync(c->run) != 0)
         return cuda_fail(c, d.what, err);

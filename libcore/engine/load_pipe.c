@@ -19,24 +19,24 @@ enum slot_state { SLOT_EMPTY, SLOT_FULL, SLOT_FAILED };
 
 struct slot {
     enum slot_state state;
-    cag_error       err;
+    cag_error err;
 };
 
 struct load_pipe {
-    struct load_plan       plan;
+    struct load_plan plan;
     const struct load_ops *ops;
-    void                  *ctx;
-    int                    n_item;
-    int                    n_queued, n_group_done;    /* the owner's */
-    cag_error              failed;                    /* the owner's */
+    void *ctx;
+    int n_item;
+    int n_queued, n_group_done; /* the owner's */
+    cag_error failed;           /* the owner's */
 
-    pthread_mutex_t        lock;
-    pthread_cond_t         room, filled;
-    int                    n_taken, n_over;
-    bool                   stop;
-    struct slot           *slot;
-    pthread_t             *thread;
-    int                    n_thread;
+    pthread_mutex_t lock;
+    pthread_cond_t room, filled;
+    int n_taken, n_over;
+    bool stop;
+    struct slot *slot;
+    pthread_t *thread;
+    int n_thread;
 };
 
 static void *reader(void *arg)
@@ -51,8 +51,8 @@ static void *reader(void *arg)
         }
         int item = p->n_taken++;
         struct slot *s = &p->slot[item % p->plan.n_slot];
-        uint8_t *data = p->plan.ring +
-                        (size_t)(item % p->plan.n_slot) * p->plan.slot_bytes;
+        uint8_t *data =
+            p->plan.ring + (size_t)(item % p->plan.n_slot) * p->plan.slot_bytes;
         pthread_mutex_unlock(&p->lock);
         /* nobody looks at an empty slot's error but the reader it is with */
         s->err = (cag_error)CAG_ERROR_INIT;

@@ -45,13 +45,13 @@ struct load_ops {
 };
 
 struct load_plan {
-    int        n_group;
-    const int *group_end;      /* [n_group] ascending: one past the last item */
-    int        n_slot;
-    size_t     slot_bytes;
-    uint8_t   *ring;           /* [n_slot][slot_bytes], 64-aligned; borrowed
-                                  until load_pipe_free and the last copy      */
-    int        n_reader;
+    int n_group;
+    const int *group_end; /* [n_group] ascending: one past the last item */
+    int n_slot;
+    size_t slot_bytes;
+    uint8_t *ring; /* [n_slot][slot_bytes], 64-aligned; borrowed
+                      until load_pipe_free and the last copy      */
+    int n_reader;
 };
 
 /*
@@ -69,8 +69,8 @@ cag_status load_pipe_new(const struct load_plan *plan,
  */
 cag_status load_pipe_need(struct load_pipe *p, int group, cag_error *err);
 /* All groups are queued (not: copied). */
-bool       load_pipe_done(const struct load_pipe *p);
+bool load_pipe_done(const struct load_pipe *p);
 /* Stop the readers; NULL is fine.  Copies may still be under way. */
-void       load_pipe_free(struct load_pipe *p);
+void load_pipe_free(struct load_pipe *p);
 
 #endif

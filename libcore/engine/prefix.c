@@ -44,8 +44,7 @@ cag_status prefix_new(struct backend *b, const cag_kvc *k, int n_tok,
     p->buf = mem_alloc_array((size_t)s->n_layer, sizeof *p->buf);
     p->ready = mem_alloc_array((size_t)s->n_layer, 1);
     if (kvc_is_q8h(s))
-        p->factor = mem_alloc_array((size_t)s->n_layer *
-                                        (size_t)s->n_kv_head,
+        p->factor = mem_alloc_array((size_t)s->n_layer * (size_t)s->n_kv_head,
                                     (size_t)s->d_head * sizeof *p->factor);
     if (p->chunk == NULL || p->buf == NULL || p->ready == NULL ||
         (kvc_is_q8h(s) && p->factor == NULL)) {
@@ -84,7 +83,7 @@ static size_t chunk_off(const struct prefix *p, int chunk)
 
 struct load_job {
     struct prefix *p;
-    int            layer;
+    int layer;
 };
 
 static cag_status load_chunk(struct prefix *p, int layer, int chunk,

@@ -10,17 +10,17 @@
 #include "util/pool.h"
 
 struct prefix {
-    struct backend_prefix   base;
-    const cag_kvc          *kvc;      /* borrowed, outlives this */
+    struct backend_prefix base;
+    const cag_kvc *kvc; /* borrowed, outlives this */
     const struct kvc_shape *shape;
-    int                     n_tok;    /* of the cache's tokens, the first */
-    struct pool            *pool;
-    int                     n_chunk;  /* per layer */
-    const uint8_t         **chunk;    /* [n_layer, n_chunk], NULL until ready */
-    uint8_t               **buf;      /* [n_layer] expanded chunks, or NULL */
-    uint8_t                *ready;    /* [n_layer] */
-    float                  *factor;   /* q8h: [n_layer, n_kv_head, d_head] */
-    uint64_t                private_bytes;
+    int n_tok; /* of the cache's tokens, the first */
+    struct pool *pool;
+    int n_chunk;           /* per layer */
+    const uint8_t **chunk; /* [n_layer, n_chunk], NULL until ready */
+    uint8_t **buf;         /* [n_layer] expanded chunks, or NULL */
+    uint8_t *ready;        /* [n_layer] */
+    float *factor;         /* q8h: [n_layer, n_kv_head, d_head] */
+    uint64_t private_bytes;
 };
 
 /* kv_f32: the element type the engine computes with; codes of q8h are for
@@ -28,8 +28,8 @@ struct prefix {
 cag_status prefix_new(struct backend *b, const cag_kvc *k, int n_tok,
                       bool kv_f32, struct pool *pool,
                       struct backend_prefix **out, cag_error *err);
-void       prefix_free(struct backend_prefix *p);
-uint64_t   prefix_private_bytes(const struct backend_prefix *p);
+void prefix_free(struct backend_prefix *p);
+uint64_t prefix_private_bytes(const struct backend_prefix *p);
 
 /* Check and expand one layer's chunks with all threads; cheap once done. */
 cag_status prefix_ready(struct prefix *p, int layer, cag_error *err);
@@ -42,13 +42,11 @@ const uint8_t *prefix_tile(const struct prefix *p, int layer, int is_v,
 /* q8h: the scales of that tile; the factors of a head's K. */
 const uint8_t *prefix_scales(const struct prefix *p, int layer, int is_v,
                              int kv_head, int tile);
-const float   *prefix_factors(const struct prefix *p, int layer,
-                              int kv_head);
+const float *prefix_factors(const struct prefix *p, int layer, int kv_head);
 /* q8h: copy a tile's first n_key rows into a pair of a timeline, decoded;
  * false when a value does not fit kv_type. */
-bool           prefix_decode(const struct prefix *p, int layer, int kv_head,
-                             int tile, int n_key, int kv_type, uint8_t *k,
-                             uint8_t *v);
+bool prefix_decode(const struct prefix *p, int layer, int kv_head, int tile,
+                   int n_key, int kv_type, uint8_t *k, uint8_t *v);
 
 static inline bool prefix_is_q8h(const struct prefix *p)
 {

@@ -42,11 +42,9 @@ void product_init(struct product *pr, struct cpu *c, int r0, int n_tok,
     pr->packed = c->packed;
 }
 
-void product_add(struct product *pr, const struct wmat *w, float *y,
-                 size_t ld)
+void product_add(struct product *pr, const struct wmat *w, float *y, size_t ld)
 {
-    pr->mat[pr->n_mat++] =
-        (struct out_mat){ kmat_of(w), y, ld, NULL, 0 };
+    pr->mat[pr->n_mat++] = (struct out_mat){ kmat_of(w), y, ld, NULL, 0 };
 }
 
 size_t product_xq_bound(const struct cpu *c, int d_in)
@@ -114,8 +112,7 @@ void product_encode(const struct product *pr, int t0, int t1)
             c->fast->gemm_pack(c->packed_fast, x, pr->ld, pr->n_tok, pr->d_in,
                                t0, t1);
         if (plain)
-            c->k->gemm_pack(pr->packed, x, pr->ld, pr->n_tok, pr->d_in, t0,
-                            t1);
+            c->k->gemm_pack(pr->packed, x, pr->ld, pr->n_tok, pr->d_in, t0, t1);
         return;
     }
     for (int i = 0; i < pr->n_mat; i++) {
@@ -125,8 +122,7 @@ void product_encode(const struct product *pr, int t0, int t1)
             done = done || pr->mat[j].xq == m->xq;
         for (int t = t0; t < t1 && !done; t++)
             c->k->rows_x(m->xq + (size_t)t * m->xq_stride,
-                         x + (size_t)t * pr->ld, m->w.type, pr->d_in,
-                         c->exact);
+                         x + (size_t)t * pr->ld, m->w.type, pr->d_in, c->exact);
     }
 }
 
@@ -139,9 +135,9 @@ static void multiply(const struct product *pr, const struct out_mat *m,
 
     if (pr->rows) {
         for (int t = t0; t < t1; t += ROWS_MAX, y += ROWS_MAX * m->ld)
-            c->k->rows(y, m->ld, m->xq + (size_t)t * m->xq_stride,
-                       m->xq_stride, t1 - t < ROWS_MAX ? t1 - t : ROWS_MAX,
-                       &m->w, row0, row1, c->exact);
+            c->k->rows(y, m->ld, m->xq + (size_t)t * m->xq_stride, m->xq_stride,
+                       t1 - t < ROWS_MAX ? t1 - t : ROWS_MAX, &m->w, row0, row1,
+                       c->exact);
     } else if (is_fast(c, m)) {
         c->fast->gemm(y, m->ld,
                       c->packed_fast + c->fast->gemm_pack_size(t0, pr->d_in),
@@ -183,8 +179,8 @@ static void multiply_gate_up(const struct product *pr, int thread, int t0,
 }
 
 /* Units [begin, end) of the list of weight rows for tokens [t0, t1). */
-static void multiply_units(const struct product *pr, int thread, int t0,
-                           int t1, int64_t begin, int64_t end)
+static void multiply_units(const struct product *pr, int thread, int t0, int t1,
+                           int64_t begin, int64_t end)
 {
     int64_t base = 0;
 

@@ -25,16 +25,16 @@
 #include "util/real.h"
 
 struct candidate {
-    double  w;        /* exp((logit - max) / temperature) */
+    double w; /* exp((logit - max) / temperature) */
     int32_t id;
 };
 
 struct cag_sampler {
-    cag_sampling      p;
-    int               n_vocab;
-    uint64_t          state[4];
-    struct candidate *heap;      /* [n_vocab], NULL when greedy */
-    struct candidate *kept;      /* [n_vocab] */
+    cag_sampling p;
+    int n_vocab;
+    uint64_t state[4];
+    struct candidate *heap; /* [n_vocab], NULL when greedy */
+    struct candidate *kept; /* [n_vocab] */
 };
 
 static uint64_t splitmix(uint64_t *x)

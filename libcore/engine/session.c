@@ -16,12 +16,12 @@
 #include "util/mem.h"
 
 struct cag_session {
-    cag_engine        *engine;
-    cag_prefix        *prefix;      /* or NULL */
+    cag_engine *engine;
+    cag_prefix *prefix; /* or NULL */
     struct backend_kv *kv;
-    int                n_tok, max_tok;
-    float             *logits;      /* [CAG_STEP_MAX, n_vocab] */
-    uint64_t           stamp;       /* of the last step it was part of */
+    int n_tok, max_tok;
+    float *logits;  /* [CAG_STEP_MAX, n_vocab] */
+    uint64_t stamp; /* of the last step it was part of */
 };
 
 static const struct backend_ops *ops_of(const cag_session *s)
@@ -36,8 +36,7 @@ static cag_status check_room(const cag_engine *e, const cag_prefix *prefix,
 
     if (max_tok < 1)
         return cag_fail(err, CAG_E_USAGE, NULL, -1,
-                        "a session of %d tokens, expected at least 1",
-                        max_tok);
+                        "a session of %d tokens, expected at least 1", max_tok);
     if (prefix != NULL && max_tok < prefix->n_tok)
         return cag_fail(err, CAG_E_LIMIT, NULL, -1,
                         "a session of %d tokens cannot hold a cache of %d",
@@ -79,9 +78,8 @@ cag_status cag_session_new(cag_engine *e, cag_prefix *prefix, int max_tok,
     if (s->logits == NULL)
         st = cag_fail_nomem(err, "logits");
     else
-        st = ops_of(s)->kv_new(e->backend,
-                               prefix != NULL ? prefix->impl : NULL, max_tok,
-                               &s->kv, err);
+        st = ops_of(s)->kv_new(e->backend, prefix != NULL ? prefix->impl : NULL,
+                               max_tok, &s->kv, err);
     if (st != CAG_OK) {
         cag_session_free(s);
         return st;
@@ -110,8 +108,8 @@ cag_status cag_session_truncate(cag_session *s, int n_tok, cag_error *err)
 
     if (n_tok < least || n_tok > s->n_tok)
         return cag_fail(err, CAG_E_USAGE, NULL, -1,
-                        "cannot truncate to %d tokens, expected %d..%d",
-                        n_tok, least, s->n_tok);
+                        "cannot truncate to %d tokens, expected %d..%d", n_tok,
+                        least, s->n_tok);
     ops_of(s)->kv_truncate(s->kv, n_tok);
     s->n_tok = n_tok;
     return CAG_OK;
@@ -123,8 +121,8 @@ static cag_status check_id(const cag_session *s, int32_t id, cag_error *err)
 
     if (id >= 0 && id < n)
         return CAG_OK;
-    return cag_fail(err, CAG_E_USAGE, NULL, -1,
-                    "token id %d, expected 0..%d", (int)id, n - 1);
+    return cag_fail(err, CAG_E_USAGE, NULL, -1, "token id %d, expected 0..%d",
+                    (int)id, n - 1);
 }
 
 static cag_status check_append(const cag_session *s, int n, cag_error *err)
@@ -132,15 +130,15 @@ static cag_status check_append(const cag_session *s, int n, cag_error *err)
     if (n <= s->max_tok - s->n_tok)
         return CAG_OK;
     return cag_fail(err, CAG_E_LIMIT, NULL, -1,
-                    "%d more tokens do not fit: %d of %d are used", n,
-                    s->n_tok, s->max_tok);
+                    "%d more tokens do not fit: %d of %d are used", n, s->n_tok,
+                    s->max_tok);
 }
 
 /* ----------------------------------------------------------------- prefill */
 
 struct prefill_progress {
     const cag_engine *e;
-    int               done, chunk, total;
+    int done, chunk, total;
 };
 
 /* Tokens done, with a share of the running chunk for its finished layers. */
@@ -167,10 +165,9 @@ static int prompt_rows(cag_engine *e, cag_step *step, int n, float *rows,
                         : last && p->logits != NULL ? p->session->logits
                                                     : NULL;
 
-        e->row[row++] = (struct forward_row){
-            p->session->kv, p->session->n_tok + *at, p->ids[*at], logits,
-            NULL
-        };
+        e->row[row++] =
+            (struct forward_row){ p->session->kv, p->session->n_tok + *at,
+                                  p->ids[*at], logits, NULL };
         if (p->greedy && logits != NULL)
             e->row[row - 1].best = p->best;
         *at = last ? 0 : *at + 1;
@@ -247,7 +244,9 @@ static cag_status run_prompts(cag_step *step, int n, float *rows,
 cag_status cag_session_prefill(cag_session *s, const int32_t *ids, int n_ids,
                                const float **logits, cag_error *err)
 {
-    cag_step step = { .session = s, .ids = ids, .n_ids = n_ids,
+    cag_step step = { .session = s,
+                      .ids = ids,
+                      .n_ids = n_ids,
                       .logits = logits != NULL ? s->logits : NULL };
     cag_status st = run_prompts(&step, 1, NULL, err);
 
@@ -268,10 +267,10 @@ cag_status session_prefill_rows(cag_session *s, const int32_t *ids, int n_ids,
 
 /* Two ways to say what a step appends. */
 struct steps {
-    cag_session *const *session;     /* with id: one token each */
-    const int32_t      *id;
-    cag_step           *step;        /* or NULL */
-    int                 n;
+    cag_session *const *session; /* with id: one token each */
+    const int32_t *id;
+    cag_step *step; /* or NULL */
+    int n;
 };
 
 static cag_session *session_at(const struct steps *a, int i)
@@ -292,8 +291,8 @@ static cag_status check_one(cag_session *s, const int32_t *id, int n,
 
     if (n < 1 || n > CAG_STEP_MAX)
         return cag_fail(err, CAG_E_USAGE, NULL, -1,
-                        "a step of %d tokens of one session, expected 1..%d",
-                        n, CAG_STEP_MAX);
+                        "a step of %d tokens of one session, expected 1..%d", n,
+                        CAG_STEP_MAX);
     for (int i = 0; st == CAG_OK && i < n; i++)
         st = check_id(s, id[i], err);
     return st == CAG_OK ? check_append(s, n, err) : st;
@@ -353,15 +352,14 @@ static void step_rows(cag_engine *e, const struct steps *a, int i0, int i1)
             const cag_session *s = session_at(a, j);
             int n;
             const int32_t *id = ids_at(a, j, &n);
-            int32_t *best = a->step != NULL && a->step[j].greedy
-                                ? a->step[j].best : NULL;
+            int32_t *best =
+                a->step != NULL && a->step[j].greedy ? a->step[j].best : NULL;
 
             for (int t = 0; s->prefix == prefix && t < n; t++)
-                e->row[row++] = (struct forward_row){
-                    s->kv, s->n_tok + t, id[t],
-                    s->logits + (size_t)t * n_vocab,
-                    best != NULL ? best + t : NULL
-                };
+                e->row[row++] =
+                    (struct forward_row){ s->kv, s->n_tok + t, id[t],
+                                          s->logits + (size_t)t * n_vocab,
+                                          best != NULL ? best + t : NULL };
         }
     }
 }

@@ -28,7 +28,7 @@ cag_status session_import(cag_session *s, const cag_kvc *k, int n_tok,
  * takes shapes of class q8h (from a session of f16, without a prefix).
  * CAG_E_UNSUPPORTED on a device that cannot.
  */
-#define SESSION_PROBE 256      /* the last tokens of a prefix are watched */
+#define SESSION_PROBE 256 /* the last tokens of a prefix are watched */
 cag_status session_gather(cag_session *s, int from, cag_error *err);
 cag_status session_balance(cag_session *s, cag_error *err);
 /*

@@ -59,8 +59,8 @@ static int number_of(const struct cuda *c, enum cuda_mark what, int i)
 
 void trace_cuda_list(struct backend *b, backend_moment_fn *fn, void *ctx)
 {
-    static const char *const name[CUDA_N_MARK] = { "weights", "cache",
-                                                   "layer", "outcome" };
+    static const char *const name[CUDA_N_MARK] = { "weights", "cache", "layer",
+                                                   "outcome" };
     struct cuda *c = cuda_of(b);
     float ms;
 

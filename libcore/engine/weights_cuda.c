@@ -17,24 +17,24 @@
 
 struct piece {
     const uint8_t *src;
-    uint8_t       *dst;
-    size_t         n;
+    uint8_t *dst;
+    size_t n;
 };
 
 struct weight_load {
     struct piece *piece;
-    int          *group_end;      /* [c->n_layer + 2] */
-    struct feed  *feed;
+    int *group_end; /* [c->n_layer + 2] */
+    struct feed *feed;
 };
 
 /* One walk over all tensors serves to measure, to count and to place. */
 struct walk {
-    struct cuda  *c;              /* NULL: only measure */
-    uint8_t      *base;
-    uint64_t      off;
-    int           n_piece;
-    struct piece *piece;          /* NULL: only count */
-    bool          overflow;
+    struct cuda *c; /* NULL: only measure */
+    uint8_t *base;
+    uint64_t off;
+    int n_piece;
+    struct piece *piece; /* NULL: only count */
+    bool overflow;
 };
 
 /* Device address of n bytes that are at src on the host. */
@@ -49,10 +49,9 @@ static void *place(struct walk *w, const void *src, uint64_t n)
     w->off += (n + ALIGN - 1) / ALIGN * ALIGN;
     for (uint64_t i = 0; i < n; i += PIECE) {
         if (w->piece != NULL)
-            w->piece[w->n_piece] = (struct piece){
-                (const uint8_t *)src + i, w->base + at + i,
-                n - i < PIECE ? (size_t)(n - i) : PIECE
-            };
+            w->piece[w->n_piece] =
+                (struct piece){ (const uint8_t *)src + i, w->base + at + i,
+                                n - i < PIECE ? (size_t)(n - i) : PIECE };
         if (w->n_piece++ == INT32_MAX - 1)
             w->overflow = true;
     }
@@ -61,8 +60,8 @@ static void *place(struct walk *w, const void *src, uint64_t n)
 
 static struct kmat matrix(struct walk *w, const struct wmat *m)
 {
-    struct kmat k = { m->type, m->n_out, m->d_in, m->row_bytes, NULL,
-                      m->perm_half };
+    struct kmat k = { m->type,      m->n_out, m->d_in,
+                      m->row_bytes, NULL,     m->perm_half };
     size_t n;
 
     if (!mem_mul(&n, m->row_bytes, (size_t)m->n_out))
@@ -101,8 +100,7 @@ static void walk_layer(struct walk *w, const struct model_layer *m,
 
 /* Whoever has the first layer looks the ids up. */
 static void walk_all(struct walk *w, const struct model_weights *m,
-                     const struct model_config *cfg, int layer0,
-                     int *group_end)
+                     const struct model_config *cfg, int layer0, int *group_end)
 {
     struct cuda_layer none;
     struct kmat embed = { 0 }, head;
@@ -120,8 +118,8 @@ static void walk_all(struct walk *w, const struct model_weights *m,
             group_end[l + 1] = w->n_piece;
     }
     norm = vector(w, m->out_norm, cfg->d_model);
-    head = layer0 == 0 && m->head.data == m->embed.data
-               ? embed : matrix(w, &m->head);
+    head = layer0 == 0 && m->head.data == m->embed.data ? embed
+                                                        : matrix(w, &m->head);
     if (group_end != NULL)
         group_end[n + 1] = w->n_piece;
     if (w->c != NULL) {
@@ -153,21 +151,21 @@ static cag_status fill(void *ctx, int item, uint8_t *data, cag_error *err)
     return CAG_OK;
 }
 
-static int send(void *ctx, struct cuk_stream *s, int item,
-                const uint8_t *data)
+static int send(void *ctx, struct cuk_stream *s, int item, const uint8_t *data)
 {
     const struct weight_load *l = ctx;
 
-    return cuk_copy(s, CUK_TO_DEV, l->piece[item].dst, data,
-                    l->piece[item].n);
+    return cuk_copy(s, CUK_TO_DEV, l->piece[item].dst, data, l->piece[item].n);
 }
 
 cag_status weights_cuda_start(struct cuda *c, cag_error *err)
 {
     struct walk w = { .c = NULL };
     struct weight_load *l = mem_zalloc(sizeof *l);
-    struct feed_desc d = { c->n_layer + 2, NULL, PIECE, fill, send, l,
-                           "loading the weights", CUDA_WEIGHTS };
+    struct feed_desc d = {
+        c->n_layer + 2,        NULL,        PIECE, fill, send, l,
+        "loading the weights", CUDA_WEIGHTS
+    };
     cag_status st = CAG_OK;
 
     if (l == NULL)
@@ -190,8 +188,7 @@ cag_status weights_cuda_start(struct cuda *c, cag_error *err)
 
 cag_status weights_cuda_need(struct cuda *c, int layer, cag_error *err)
 {
-    return c->load == NULL ? CAG_OK
-                           : feed_need(c->load->feed, layer + 1, err);
+    return c->load == NULL ? CAG_OK : feed_need(c->load->feed, layer + 1, err);
 }
 
 void weights_cuda_settle(struct cuda *c, bool force)

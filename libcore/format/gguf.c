@@ -26,23 +26,23 @@
 #include "util/mem.h"
 #include "util/rd.h"
 
-#define MIN_KV_BYTES     14     /* 8 + 1 name, 4 type, 1 value              */
-#define MIN_TENSOR_BYTES 33     /* 8 + 1 name, 4 n_dims, 8 dim, 4 type, 8   */
-#define MAX_NAME         65535  /* the specification's limit on keys        */
+#define MIN_KV_BYTES     14    /* 8 + 1 name, 4 type, 1 value              */
+#define MIN_TENSOR_BYTES 33    /* 8 + 1 name, 4 n_dims, 8 dim, 4 type, 8   */
+#define MAX_NAME         65535 /* the specification's limit on keys        */
 #define MAX_ENTRY        (1u << 20)
 #define MAX_DIM          ((uint64_t)1 << 48)
-#define SHOWN            96     /* bytes of a name that a message shows     */
+#define SHOWN            96 /* bytes of a name that a message shows     */
 
 struct gguf {
-    struct file_map map;          /* zeroed when parsed from memory */
-    struct arena    arena;
-    const char     *path;
-    size_t          n_kv, n_tensor;
+    struct file_map map; /* zeroed when parsed from memory */
+    struct arena arena;
+    const char *path;
+    size_t n_kv, n_tensor;
     struct gguf_kv *kv;
     struct gguf_tensor *tensor;
-    struct gguf_kv **by_key;      /* sorted, for look-up */
+    struct gguf_kv **by_key; /* sorted, for look-up */
     struct gguf_tensor **by_name;
-    uint64_t       *off;          /* [n_tensor] offset in the data section */
+    uint64_t *off; /* [n_tensor] offset in the data section */
 };
 
 /* ---------------------------------------------------------------- parsing */
@@ -142,14 +142,15 @@ static void size_tensor(struct rd *r, struct gguf_tensor *t, const char *name)
     if (!gguf_type_block(t->type, &elems, &bytes)) {
         rd_fail(r, CAG_E_UNSUPPORTED,
                 "tensor %s has type %d (%s); cag reads F32 F16 BF16 Q8_0 "
-                "Q4_0 Q4_1 Q5_0 Q5_1 Q4_K Q5_K Q6_K", name, t->type,
-                gguf_type_name(t->type));
+                "Q4_0 Q4_1 Q5_0 Q5_1 Q4_K Q5_K Q6_K",
+                name, t->type, gguf_type_name(t->type));
         return;
     }
     if (t->dims[0] % (unsigned)elems) {
         rd_fail(r, CAG_E_FORMAT,
                 "tensor %s has rows of %llu elements, not a multiple of %d "
-                "as %s needs", name, (unsigned long long)t->dims[0], elems,
+                "as %s needs",
+                name, (unsigned long long)t->dims[0], elems,
                 gguf_type_name(t->type));
         return;
     }
@@ -162,8 +163,7 @@ static void size_tensor(struct rd *r, struct gguf_tensor *t, const char *name)
         rd_fail(r, CAG_E_FORMAT, "tensor %s is larger than the file", name);
 }
 
-static void read_tensor(struct rd *r, struct gguf *g, size_t i,
-                        cag_error *err)
+static void read_tensor(struct rd *r, struct gguf *g, size_t i, cag_error *err)
 {
     struct gguf_tensor *t = &g->tensor[i];
     char shown[SHOWN];
@@ -187,8 +187,8 @@ static void read_tensor(struct rd *r, struct gguf *g, size_t i,
     }
     t->n_dims = (int)rd_u32(r, "n_dims", 1, 4);
     for (d = 0; d < 4; d++)
-        t->dims[d] = d < t->n_dims ? rd_u64(r, "tensor dimension", 1, MAX_DIM)
-                                   : 1;
+        t->dims[d] =
+            d < t->n_dims ? rd_u64(r, "tensor dimension", 1, MAX_DIM) : 1;
     t->type = (int)rd_u32(r, "tensor type", 0, INT32_MAX);
     if (r->status)
         return;
@@ -261,8 +261,7 @@ static cag_status index_tensors(struct gguf *g, cag_error *err)
         if ((size_t)(b->data - a->data) < a->size_bytes) {
             sniff_printable(shown, sizeof shown, b->name, strlen(b->name));
             return cag_fail(err, CAG_E_FORMAT, g->path, -1,
-                            "the data of tensor %s overlaps another's",
-                            shown);
+                            "the data of tensor %s overlaps another's", shown);
         }
     }
     qsort(g->by_name, g->n_tensor, sizeof *g->by_name, cmp_name);
@@ -284,14 +283,14 @@ static cag_status place_tensors(struct gguf *g, const uint8_t *data,
     cag_status st;
     size_t i, begin;
 
-    st = gguf_get_int(g, "general.alignment", false, 0, INT64_MAX, &align,
-                      err);
+    st = gguf_get_int(g, "general.alignment", false, 0, INT64_MAX, &align, err);
     if (st)
         return st;
     if (align < 8 || align > (1 << 20) || (align & (align - 1)))
         return cag_fail(err, CAG_E_FORMAT, g->path, -1,
                         "general.alignment is %lld, expected a power of two "
-                        "of at least 8", (long long)align);
+                        "of at least 8",
+                        (long long)align);
     begin = (pos + (size_t)align - 1) & ~((size_t)align - 1);
     for (i = 0; i < g->n_tensor; i++) {
         struct gguf_tensor *t = &g->tensor[i];
@@ -301,15 +300,16 @@ static cag_status place_tensors(struct gguf *g, const uint8_t *data,
         if (g->off[i] % (uint64_t)align)
             return cag_fail(err, CAG_E_FORMAT, g->path, -1,
                             "the offset of tensor %s is %llu, not a multiple "
-                            "of the alignment %lld", shown,
-                            (unsigned long long)g->off[i], (long long)align);
+                            "of the alignment %lld",
+                            shown, (unsigned long long)g->off[i],
+                            (long long)align);
         if (begin > size || g->off[i] > size - begin ||
             t->size_bytes > size - begin - g->off[i])
             return cag_fail(err, CAG_E_FORMAT, g->path, -1,
                             "the data of tensor %s (%llu bytes) lies beyond "
                             "the end of the file: the file is truncated or "
-                            "its table is wrong", shown,
-                            (unsigned long long)t->size_bytes);
+                            "its table is wrong",
+                            shown, (unsigned long long)t->size_bytes);
         t->data = data + begin + g->off[i];
     }
     return CAG_OK;
@@ -326,7 +326,8 @@ static cag_status check_magic(const uint8_t *data, size_t size,
         if (kind)
             return cag_fail(err, CAG_E_FORMAT, name, -1,
                             "not a GGUF model but %s", kind);
-        return cag_fail(err, CAG_E_FORMAT, name, 0, "not a GGUF model: it "
+        return cag_fail(err, CAG_E_FORMAT, name, 0,
+                        "not a GGUF model: it "
                         "does not begin with the letters GGUF");
     }
     if (size < 24)
@@ -358,8 +359,8 @@ static cag_status read_tables(struct gguf *g, struct rd *r, cag_error *err)
         n_tensor > (rd_left(r) - n_kv * MIN_KV_BYTES) / MIN_TENSOR_BYTES)
         return cag_fail(err, CAG_E_FORMAT, g->path, 8,
                         "%llu tensors and %llu keys do not fit a file of "
-                        "%llu bytes", (unsigned long long)n_tensor,
-                        (unsigned long long)n_kv,
+                        "%llu bytes",
+                        (unsigned long long)n_tensor, (unsigned long long)n_kv,
                         (unsigned long long)r->size);
     g->n_kv = (size_t)n_kv;
     g->n_tensor = (size_t)n_tensor;
@@ -475,8 +476,7 @@ const struct gguf_tensor *gguf_find_tensor(const struct gguf *g,
 {
     struct gguf_tensor want = { .name = name }, *key = &want, **hit;
 
-    hit = bsearch(&key, g->by_name, g->n_tensor, sizeof *g->by_name,
-                  cmp_name);
+    hit = bsearch(&key, g->by_name, g->n_tensor, sizeof *g->by_name, cmp_name);
     return hit ? *hit : NULL;
 }
 

@@ -12,8 +12,7 @@
 
 /* The value of key, or NULL with *st set: absent (an error if required). */
 static const struct gguf_kv *need(const struct gguf *g, const char *key,
-                                  bool required, cag_status *st,
-                                  cag_error *err)
+                                  bool required, cag_status *st, cag_error *err)
 {
     const struct gguf_kv *kv = gguf_find(g, key);
 
@@ -28,12 +27,12 @@ static cag_status wrong_type(const struct gguf *g, const char *key,
                              const struct gguf_kv *kv, const char *want,
                              cag_error *err)
 {
-    return cag_fail(err, CAG_E_FORMAT, gguf_path(g), -1,
-                    "key %s is of type %s%s, expected %s", key,
-                    kv->type == GGUF_V_ARRAY ? "array of " : "",
-                    gguf_value_name(kv->type == GGUF_V_ARRAY ? kv->elem_type
-                                                             : kv->type),
-                    want);
+    return cag_fail(
+        err, CAG_E_FORMAT, gguf_path(g), -1,
+        "key %s is of type %s%s, expected %s", key,
+        kv->type == GGUF_V_ARRAY ? "array of " : "",
+        gguf_value_name(kv->type == GGUF_V_ARRAY ? kv->elem_type : kv->type),
+        want);
 }
 
 /* false: not an integer type, or a u64 above INT64_MAX (then *big) */
@@ -41,18 +40,33 @@ static bool load_int(const uint8_t *p, int type, int64_t *v, bool *big)
 {
     *big = false;
     switch (type) {
-    case GGUF_V_U8:  *v = p[0]; return true;
-    case GGUF_V_I8:  *v = (int8_t)p[0]; return true;
-    case GGUF_V_U16: *v = rd_le16(p); return true;
-    case GGUF_V_I16: *v = (int16_t)rd_le16(p); return true;
-    case GGUF_V_U32: *v = rd_le32(p); return true;
-    case GGUF_V_I32: *v = (int32_t)rd_le32(p); return true;
-    case GGUF_V_I64: *v = (int64_t)rd_le64(p); return true;
+    case GGUF_V_U8:
+        *v = p[0];
+        return true;
+    case GGUF_V_I8:
+        *v = (int8_t)p[0];
+        return true;
+    case GGUF_V_U16:
+        *v = rd_le16(p);
+        return true;
+    case GGUF_V_I16:
+        *v = (int16_t)rd_le16(p);
+        return true;
+    case GGUF_V_U32:
+        *v = rd_le32(p);
+        return true;
+    case GGUF_V_I32:
+        *v = (int32_t)rd_le32(p);
+        return true;
+    case GGUF_V_I64:
+        *v = (int64_t)rd_le64(p);
+        return true;
     case GGUF_V_U64:
         *v = (int64_t)rd_le64(p);
         *big = *v < 0;
         return !*big;
-    default: return false;
+    default:
+        return false;
     }
 }
 
@@ -77,8 +91,7 @@ static bool load_float(const uint8_t *p, int type, float *v)
 }
 
 cag_status gguf_get_int(const struct gguf *g, const char *key, bool required,
-                        int64_t min, int64_t max, int64_t *out,
-                        cag_error *err)
+                        int64_t min, int64_t max, int64_t *out, cag_error *err)
 {
     const struct gguf_kv *kv;
     cag_status st;
@@ -93,14 +106,14 @@ cag_status gguf_get_int(const struct gguf *g, const char *key, bool required,
     if (big || v < min || v > max)
         return cag_fail(err, CAG_E_FORMAT, gguf_path(g), -1,
                         big ? "key %s is %llu, expected %lld..%lld"
-                            : "key %s is %lld, expected %lld..%lld", key,
-                        (long long)v, (long long)min, (long long)max);
+                            : "key %s is %lld, expected %lld..%lld",
+                        key, (long long)v, (long long)min, (long long)max);
     *out = v;
     return CAG_OK;
 }
 
-cag_status gguf_get_float(const struct gguf *g, const char *key,
-                          bool required, float *out, cag_error *err)
+cag_status gguf_get_float(const struct gguf *g, const char *key, bool required,
+                          float *out, cag_error *err)
 {
     const struct gguf_kv *kv;
     cag_status st;
@@ -177,9 +190,8 @@ cag_status gguf_get_strs(const struct gguf *g, const char *key, bool required,
     return CAG_OK;
 }
 
-cag_status gguf_get_floats(const struct gguf *g, const char *key,
-                           bool required, float **out, size_t *n,
-                           cag_error *err)
+cag_status gguf_get_floats(const struct gguf *g, const char *key, bool required,
+                           float **out, size_t *n, cag_error *err)
 {
     const struct gguf_kv *kv;
     cag_status st;

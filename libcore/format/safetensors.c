@@ -35,21 +35,26 @@
 #define SHOWN      96
 
 struct st_shard {
-    char           *name;        /* path, arena */
-    const char     *base;        /* its last component, as the index says it */
+    char *name;       /* path, arena */
+    const char *base; /* its last component, as the index says it */
     struct file_map map;
 };
 
 struct st {
-    struct arena     arena;
-    struct st_shard *shard;      /* [n_shard], in C order of their names */
-    size_t           n_shard;
-    struct st_tensor *tensor;    /* [n_tensor], sorted by name */
-    size_t           n_tensor;
+    struct arena arena;
+    struct st_shard *shard; /* [n_shard], in C order of their names */
+    size_t n_shard;
+    struct st_tensor *tensor; /* [n_tensor], sorted by name */
+    size_t n_tensor;
 };
 
-static const struct { const char *name; int type, bytes; } dtypes[] = {
-    { "F32", GGUF_F32, 4 }, { "F16", GGUF_F16, 2 }, { "BF16", GGUF_BF16, 2 },
+static const struct {
+    const char *name;
+    int type, bytes;
+} dtypes[] = {
+    { "F32", GGUF_F32, 4 },
+    { "F16", GGUF_F16, 2 },
+    { "BF16", GGUF_BF16, 2 },
 };
 
 /* ------------------------------------------------------------ one tensor */
@@ -61,8 +66,8 @@ static cag_status read_shape(const jv *v, struct st_tensor *t, int elem,
     size_t n = 1, i, n_dims = jv_count(v);
 
     if (jv_type(v) != JV_ARRAY)
-        return cag_fail(err, CAG_E_FORMAT, t->file, -1,
-                        "tensor %s: no shape", shown);
+        return cag_fail(err, CAG_E_FORMAT, t->file, -1, "tensor %s: no shape",
+                        shown);
     if (n_dims > 4)
         return cag_fail(err, CAG_E_UNSUPPORTED, t->file, -1,
                         "tensor %s has %zu dimensions, cag reads up to 4",
@@ -107,22 +112,23 @@ static cag_status read_offsets(const jv *v, struct st_tensor *t,
         return cag_fail(err, CAG_E_FORMAT, t->file, -1,
                         "tensor %s: data_offsets [%lld, %lld] lie beyond the "
                         "%llu bytes of data: the file is truncated or its "
-                        "header is wrong", shown, (long long)begin,
-                        (long long)end, (unsigned long long)size);
+                        "header is wrong",
+                        shown, (long long)begin, (long long)end,
+                        (unsigned long long)size);
     if ((uint64_t)(end - begin) != t->size_bytes)
         return cag_fail(err, CAG_E_FORMAT, t->file, -1,
                         "tensor %s: data_offsets [%lld, %lld] hold %lld "
-                        "bytes, its shape needs %llu", shown,
-                        (long long)begin, (long long)end,
+                        "bytes, its shape needs %llu",
+                        shown, (long long)begin, (long long)end,
                         (long long)(end - begin),
                         (unsigned long long)t->size_bytes);
     t->data = data + begin;
     return CAG_OK;
 }
 
-static cag_status add_tensor(struct st *s, const char *file,
-                             const char *name, size_t n, const jv *v,
-                             const uint8_t *data, size_t size, cag_error *err)
+static cag_status add_tensor(struct st *s, const char *file, const char *name,
+                             size_t n, const jv *v, const uint8_t *data,
+                             size_t size, cag_error *err)
 {
     struct st_tensor *t = &s->tensor[s->n_tensor];
     const char *dtype = jv_get_str(v, "dtype", NULL);
@@ -155,8 +161,7 @@ static cag_status add_tensor(struct st *s, const char *file,
     t->type = dtypes[i].type;
     st = read_shape(jv_get(v, "shape"), t, dtypes[i].bytes, shown, err);
     if (!st)
-        st = read_offsets(jv_get(v, "data_offsets"), t, data, size, shown,
-                          err);
+        st = read_offsets(jv_get(v, "data_offsets"), t, data, size, shown, err);
     if (!st)
         s->n_tensor++;
     return st;
@@ -164,9 +169,8 @@ static cag_status add_tensor(struct st *s, const char *file,
 
 /* ----------------------------------------------------------- one file */
 
-static cag_status check_head(const uint8_t *data, size_t size,
-                             const char *file, uint64_t *n_header,
-                             cag_error *err)
+static cag_status check_head(const uint8_t *data, size_t size, const char *file,
+                             uint64_t *n_header, cag_error *err)
 {
     const char *kind = size ? cag_file_kind(data, size) : "an empty file";
 
@@ -180,7 +184,8 @@ static cag_status check_head(const uint8_t *data, size_t size,
     if (*n_header > MAX_HEADER)
         return cag_fail(err, CAG_E_FORMAT, file, 0,
                         "a header of %llu bytes; the format's limit is "
-                        "100 MB", (unsigned long long)*n_header);
+                        "100 MB",
+                        (unsigned long long)*n_header);
     if (*n_header > size - 8)
         return cag_fail(err, CAG_E_FORMAT, file, 0,
                         "a header of %llu bytes in a file of %llu",
@@ -217,11 +222,9 @@ static cag_status check_overlap(struct st_tensor *t, size_t n, cag_error *err)
     qsort(t, n, sizeof *t, cmp_data);
     for (i = 1; i < n; i++)
         if ((size_t)(t[i].data - t[i - 1].data) < t[i - 1].size_bytes) {
-            sniff_printable(shown, sizeof shown, t[i].name,
-                            strlen(t[i].name));
+            sniff_printable(shown, sizeof shown, t[i].name, strlen(t[i].name));
             return cag_fail(err, CAG_E_FORMAT, t[i].file, -1,
-                            "the data of tensor %s overlaps another's",
-                            shown);
+                            "the data of tensor %s overlaps another's", shown);
         }
     return CAG_OK;
 }
@@ -253,8 +256,7 @@ static cag_status add_file(struct st *s, const uint8_t *data, size_t size,
     st = check_head(data, size, file, &n_header, err);
     if (st)
         return st;
-    st = jv_parse((const char *)data + 8, (size_t)n_header, file, &header,
-                  err);
+    st = jv_parse((const char *)data + 8, (size_t)n_header, file, &header, err);
     if (st)
         return st;
     st = grow(s, jv_count(header) + 1, err);
@@ -352,7 +354,8 @@ static cag_status list_shards(struct st *s, const jv *map, const char *dir,
             sniff_printable(shown, sizeof shown, name ? name : "", n);
             return cag_fail(err, CAG_E_FORMAT, index, -1,
                             "weight_map names the shard \"%s\", expected a "
-                            "file name", shown);
+                            "file name",
+                            shown);
         }
         for (i = 0; i < s->n_shard; i++)
             if (strcmp(s->shard[i].base, name) == 0)
@@ -360,8 +363,8 @@ static cag_status list_shards(struct st *s, const jv *map, const char *dir,
         if (i < s->n_shard)
             continue;
         if (s->n_shard == MAX_SHARD)
-            return cag_fail(err, CAG_E_LIMIT, index, -1,
-                            "more than %d shards", MAX_SHARD);
+            return cag_fail(err, CAG_E_LIMIT, index, -1, "more than %d shards",
+                            MAX_SHARD);
         path = file_join(dir, name);
         if (!path)
             return cag_fail_nomem(err, "safetensors reader");
@@ -386,8 +389,7 @@ static cag_status check_index(const struct st *s, const jv *map,
         size_t n;
         const char *name = jv_iter_key(it, &n);
         const char *shard = jv_str(jv_iter_value(it), NULL), *slash;
-        const struct st_tensor *t = strlen(name) == n ? st_find(s, name)
-                                                      : NULL;
+        const struct st_tensor *t = strlen(name) == n ? st_find(s, name) : NULL;
 
         slash = t ? strrchr(t->file, '/') : NULL;
         if (t && strcmp(slash ? slash + 1 : t->file, shard) == 0)
@@ -395,7 +397,8 @@ static cag_status check_index(const struct st *s, const jv *map,
         sniff_printable(shown, sizeof shown, name, n);
         return cag_fail(err, CAG_E_FORMAT, index, -1,
                         "tensor %s is not in the shard %s that the index "
-                        "names", shown, shard);
+                        "names",
+                        shown, shard);
     }
     for (i = 0; i < s->n_tensor; i++)
         if (!jv_get(map, s->tensor[i].name)) {
@@ -540,7 +543,8 @@ const struct st_tensor *st_find(const struct st *s, const char *name)
     struct st_tensor key = { .name = name };
 
     return s->n_tensor ? bsearch(&key, s->tensor, s->n_tensor,
-                                 sizeof *s->tensor, cmp_name) : NULL;
+                                 sizeof *s->tensor, cmp_name)
+                       : NULL;
 }
 
 size_t st_n_file(const struct st *s)

@@ -52,13 +52,13 @@ static cag_status check_q8h(const cag_kvc *k, int layer, int chunk,
                             const struct kvc_chunk_ref *r, cag_error *err)
 {
     const struct kvc_shape *s = &k->shape;
-    size_t        at = kvc_scale_off(s, chunk, 0, 0, 0);
-    size_t        end = kvc_factor_off(s, chunk, 0);
-    const char   *what = NULL;
+    size_t at = kvc_scale_off(s, chunk, 0, 0, 0);
+    size_t end = kvc_factor_off(s, chunk, 0);
+    const char *what = NULL;
     struct kvc_chunk_ref first;
 
     for (size_t i = at; i < end; i += 2)
-        if (rd_le16(r->stored + i) >= 0x7c00)     /* or its sign is set */
+        if (rd_le16(r->stored + i) >= 0x7c00) /* or its sign is set */
             what = "a scale is negative or not a number";
     for (size_t i = end; i < r->n_raw; i += 4) {
         uint32_t f = rd_le32(r->stored + i);
@@ -77,13 +77,13 @@ static cag_status check_q8h(const cag_kvc *k, int layer, int chunk,
     return CAG_OK;
 }
 
-cag_status kvc_chunk_load(const cag_kvc *k, int layer, int chunk,
-                          uint8_t *dst, const uint8_t **raw, cag_error *err)
+cag_status kvc_chunk_load(const cag_kvc *k, int layer, int chunk, uint8_t *dst,
+                          const uint8_t **raw, cag_error *err)
 {
     struct kvc_chunk_ref r;
-    struct kvc_coder    *coder;
-    cag_error            why = CAG_ERROR_INIT;
-    cag_status           st;
+    struct kvc_coder *coder;
+    cag_error why = CAG_ERROR_INIT;
+    cag_status st;
 
     if (layer < 0 || layer >= k->shape.n_layer || chunk < 0 ||
         chunk >= kvc_n_chunk(&k->shape))
@@ -93,7 +93,8 @@ cag_status kvc_chunk_load(const cag_kvc *k, int layer, int chunk,
     if (xxh3_64(r.stored, r.n_stored) != r.xxh3)
         return cag_fail(err, CAG_E_CORRUPT, k->name, (int64_t)r.off,
                         "section KV is damaged: layer %d, chunk %d (XXH3 "
-                        "differs)", layer, chunk);
+                        "differs)",
+                        layer, chunk);
     if (kvc_chunk_in_place(k)) {
         st = kvc_is_q8h(&k->shape) ? check_q8h(k, layer, chunk, &r, err)
                                    : CAG_OK;

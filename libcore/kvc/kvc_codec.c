@@ -26,21 +26,21 @@
 #include "util/mem.h"
 #include "util/rd.h"
 
-#define N_PLANE  4
-#define HEAD     (4 * N_PLANE)
-#define LEVEL    1
+#define N_PLANE    4
+#define HEAD       (4 * N_PLANE)
+#define LEVEL      1
 #define TEXT_LEVEL 3
 
 struct kvc_coder {
     ZSTD_CCtx *cctx;
     ZSTD_DCtx *dctx;
-    uint8_t   *plane;      /* two planes */
-    size_t     cap;        /* bytes of one plane */
+    uint8_t *plane; /* two planes */
+    size_t cap;     /* bytes of one plane */
 };
 
 static const struct {
     const char *name, *kv_class;
-    int         elem_bytes;
+    int elem_bytes;
 } codecs[KVC_N_CODEC] = {
     [KVC_F16Z] = { "f16z", "f16", 2 },
     [KVC_F16] = { "f16", "f16", 2 },
@@ -90,12 +90,12 @@ static void split(const uint8_t *src, uint8_t *lo, uint8_t *hi, size_t n)
         __m128i a = _mm_loadu_si128((const void *)(src + 2 * i));
         __m128i b = _mm_loadu_si128((const void *)(src + 2 * i + 16));
 
-        _mm_storeu_si128((void *)(lo + i),
-                         _mm_packus_epi16(_mm_and_si128(a, mask),
-                                          _mm_and_si128(b, mask)));
-        _mm_storeu_si128((void *)(hi + i),
-                         _mm_packus_epi16(_mm_srli_epi16(a, 8),
-                                          _mm_srli_epi16(b, 8)));
+        _mm_storeu_si128(
+            (void *)(lo + i),
+            _mm_packus_epi16(_mm_and_si128(a, mask), _mm_and_si128(b, mask)));
+        _mm_storeu_si128(
+            (void *)(hi + i),
+            _mm_packus_epi16(_mm_srli_epi16(a, 8), _mm_srli_epi16(b, 8)));
     }
 #endif
     for (; i < n; i++) {
@@ -159,12 +159,11 @@ static ZSTD_CCtx *cctx_new(int level)
 {
     ZSTD_CCtx *c = ZSTD_createCCtx();
 
-    if (c && (ZSTD_isError(ZSTD_CCtx_setParameter(
-                  c, ZSTD_c_compressionLevel, level)) ||
-              ZSTD_isError(ZSTD_CCtx_setParameter(
-                  c, ZSTD_c_contentSizeFlag, 1)) ||
-              ZSTD_isError(ZSTD_CCtx_setParameter(
-                  c, ZSTD_c_checksumFlag, 0)))) {
+    if (c &&
+        (ZSTD_isError(
+             ZSTD_CCtx_setParameter(c, ZSTD_c_compressionLevel, level)) ||
+         ZSTD_isError(ZSTD_CCtx_setParameter(c, ZSTD_c_contentSizeFlag, 1)) ||
+         ZSTD_isError(ZSTD_CCtx_setParameter(c, ZSTD_c_checksumFlag, 0)))) {
         ZSTD_freeCCtx(c);
         c = NULL;
     }
@@ -180,7 +179,7 @@ cag_status kvc_encode_f16z(struct kvc_coder *c, const uint8_t *raw,
                            size_t n_raw, uint8_t *dst, size_t *n_dst,
                            cag_error *err)
 {
-    size_t     p = n_raw / N_PLANE, at = HEAD;
+    size_t p = n_raw / N_PLANE, at = HEAD;
     cag_status st = coder_room(c, p, err);
 
     if (st)
@@ -189,7 +188,7 @@ cag_status kvc_encode_f16z(struct kvc_coder *c, const uint8_t *raw,
         return cag_fail_nomem(err, "zstd encoder");
     for (int i = 0; i < N_PLANE; i++) {
         const uint8_t *plane = c->plane + (i % 2 ? p : 0);
-        size_t         n;
+        size_t n;
 
         if (i % 2 == 0)
             split(raw + (size_t)i * p, c->plane, c->plane + p, p);
@@ -222,16 +221,15 @@ cag_status kvc_decode_f16z(struct kvc_coder *c, const uint8_t *src,
                            size_t n_src, uint8_t *dst, size_t n_raw,
                            cag_error *err)
 {
-    static const char *const names[N_PLANE] = {
-        "K low bytes", "K high bytes", "V low bytes", "V high bytes"
-    };
+    static const char *const names[N_PLANE] = { "K low bytes", "K high bytes",
+                                                "V low bytes", "V high bytes" };
     const uint8_t *part[2] = { NULL, NULL };
-    size_t         p = n_raw / N_PLANE, at = HEAD, sum = HEAD;
-    cag_status     st;
+    size_t p = n_raw / N_PLANE, at = HEAD, sum = HEAD;
+    cag_status st;
 
     if (n_src < HEAD)
-        return cag_fail(err, CAG_E_CORRUPT, NULL, -1,
-                        "only %zu bytes stored", n_src);
+        return cag_fail(err, CAG_E_CORRUPT, NULL, -1, "only %zu bytes stored",
+                        n_src);
     for (int i = 0; i < N_PLANE; i++) {
         uint32_t n = rd_le32(src + 4 * i);
 
@@ -276,9 +274,9 @@ cag_status kvc_decode_f16z(struct kvc_coder *c, const uint8_t *src,
 cag_status kvc_text_pack(const char *text, size_t n, struct buf *out,
                          uint32_t *method, cag_error *err)
 {
-    size_t     bound = ZSTD_compressBound(n), got;
+    size_t bound = ZSTD_compressBound(n), got;
     ZSTD_CCtx *cctx = cctx_new(TEXT_LEVEL);
-    char      *tmp = mem_alloc(bound);
+    char *tmp = mem_alloc(bound);
     cag_status st = CAG_OK;
 
     if (!cctx || !tmp) {
@@ -310,7 +308,7 @@ cag_status kvc_text_expand(const uint8_t *src, size_t n_src, char *dst,
                            size_t n, cag_error *err)
 {
     ZSTD_DCtx *dctx;
-    size_t     got;
+    size_t got;
 
     if (!frame_is(src, n_src, n))
         return cag_fail(err, CAG_E_CORRUPT, NULL, -1,

@@ -24,22 +24,22 @@
 #include "util/buf.h"
 #include "util/error.h"
 
-const char *kvc_codec_name(enum kvc_codec c);     /* "f16z" */
-const char *kvc_codec_class(enum kvc_codec c);    /* "f16", "f32", "q8h" */
+const char *kvc_codec_name(enum kvc_codec c);  /* "f16z" */
+const char *kvc_codec_class(enum kvc_codec c); /* "f16", "f32", "q8h" */
 /* -1 if unknown; name may be NULL. */
-int         kvc_codec_find(const char *name);
-int         kvc_codec_elem_bytes(enum kvc_codec c);
+int kvc_codec_find(const char *name);
+int kvc_codec_elem_bytes(enum kvc_codec c);
 /* Most bytes a raw chunk can take when stored. */
-size_t      kvc_codec_stored_max(enum kvc_codec c, size_t raw);
+size_t kvc_codec_stored_max(enum kvc_codec c, size_t raw);
 
 /* Scratch memory of one thread, grown to the largest chunk seen. */
 struct kvc_coder;
-struct kvc_coder *kvc_coder_new(void);            /* NULL: out of memory */
-void              kvc_coder_free(struct kvc_coder *c);
+struct kvc_coder *kvc_coder_new(void); /* NULL: out of memory */
+void kvc_coder_free(struct kvc_coder *c);
 
 /* Room needed at dst of kvc_encode_f16z (more than stored_max: zstd wants
  * it). */
-size_t     kvc_encode_bound(size_t raw);
+size_t kvc_encode_bound(size_t raw);
 /* raw: n_raw bytes, a multiple of 8.  The bytes depend on raw alone. */
 cag_status kvc_encode_f16z(struct kvc_coder *c, const uint8_t *raw,
                            size_t n_raw, uint8_t *dst, size_t *n_dst,

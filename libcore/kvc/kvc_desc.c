@@ -16,37 +16,38 @@ static cag_status check_desc(const struct kvc_desc *d, struct kvc_shape *shape,
                              enum kvc_codec *as, cag_error *err)
 {
     struct kvc_check c = { NULL, CAG_E_USAGE, err, CAG_OK };
-    int              codec = kvc_codec_find(d->codec);
-    cag_kvc_info     info;
-    int64_t          last = 0;
+    int codec = kvc_codec_find(d->codec);
+    cag_kvc_info info;
+    int64_t last = 0;
 
     if (codec < 0)
         return cag_fail(err, CAG_E_USAGE, NULL, -1,
                         "unknown KV codec \"%.32s\", expected f16z, f16, "
-                        "f32 or q8h", d->codec ? d->codec : "");
+                        "f32 or q8h",
+                        d->codec ? d->codec : "");
     *as = (enum kvc_codec)codec;
     *shape = d->shape;
     if (shape->elem_bytes != kvc_codec_elem_bytes(*as))
         return cag_fail(err, CAG_E_USAGE, NULL, -1,
-                        "codec %s takes elements of %d bytes, not %d",
-                        d->codec, kvc_codec_elem_bytes(*as),
-                        shape->elem_bytes);
+                        "codec %s takes elements of %d bytes, not %d", d->codec,
+                        kvc_codec_elem_bytes(*as), shape->elem_bytes);
     if (kvc_codec_lossy(*as) != (d->receipt != NULL))
         return cag_fail(err, CAG_E_USAGE, NULL, -1,
                         d->receipt ? "codec %s loses nothing, so it has no "
                                      "receipt"
-                                   : "codec %s needs a receipt", d->codec);
+                                   : "codec %s needs a receipt",
+                        d->codec);
     if (shape->chunk_tok == 0 && shape->n_kv_head > 0 && shape->d_head > 0)
-        shape->chunk_tok = kvc_chunk_tok(shape->n_kv_head, shape->d_head,
-                                         shape->elem_bytes);
+        shape->chunk_tok =
+            kvc_chunk_tok(shape->n_kv_head, shape->d_head, shape->elem_bytes);
     kvc_check_shape(&c, shape);
     memset(&info, 0, sizeof info);
     kvc_check_meta(&c, d->meta, &info);
     if (c.st)
         return c.st;
     if (d->n_ids != (size_t)shape->n_tok)
-        return cag_fail(err, CAG_E_USAGE, NULL, -1,
-                        "%zu ids for %d tokens", d->n_ids, shape->n_tok);
+        return cag_fail(err, CAG_E_USAGE, NULL, -1, "%zu ids for %d tokens",
+                        d->n_ids, shape->n_tok);
     if (d->text_size > KVC_MAX_TEXT ||
         d->text_size > KVC_MAX_TOK_TEXT * d->n_ids)
         return cag_fail(err, CAG_E_LIMIT, NULL, -1,
@@ -59,8 +60,8 @@ static cag_status check_desc(const struct kvc_desc *d, struct kvc_shape *shape,
     for (size_t i = 0; i < d->n_ids; i++) {
         if (d->ids[i] < 0 || d->ids[i] >= info.n_vocab)
             return cag_fail(err, CAG_E_USAGE, NULL, -1,
-                            "id %zu is %d, the vocabulary has %d", i,
-                            d->ids[i], info.n_vocab);
+                            "id %zu is %d, the vocabulary has %d", i, d->ids[i],
+                            info.n_vocab);
         if (d->id_off[i] < last || d->id_off[i] > (int64_t)d->text_size)
             return cag_fail(err, CAG_E_USAGE, NULL, -1,
                             "byte offset of id %zu is %lld, expected %lld..%zu",
@@ -78,9 +79,9 @@ static cag_status check_sources(const struct kvc_desc *d,
                                 const struct kvc_shape *shape, cag_error *err)
 {
     struct kvc_check c = { NULL, CAG_E_USAGE, err, CAG_OK };
-    struct arena     a = { NULL };
-    cag_kvc_source  *s;
-    int              n;
+    struct arena a = { NULL };
+    cag_kvc_source *s;
+    int n;
 
     kvc_check_srcs(&c, d->sources, d->text_size, shape->n_tok, &a, &s, &n);
     arena_release(&a);
@@ -98,8 +99,8 @@ static cag_status check_extra(const struct kvc_desc *d, cag_error *err)
                         d->n_extra, n_max);
     for (int i = 0; i < d->n_extra; i++) {
         const char *name = d->extra[i].name;
-        size_t      n = strnlen(name, 5);
-        bool        ok = n >= 1 && n <= 4 && d->extra[i].size > 0 &&
+        size_t n = strnlen(name, 5);
+        bool ok = n >= 1 && n <= 4 && d->extra[i].size > 0 &&
                   strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789") == n;
 
         ok = ok && strcmp(name, "RCPT") != 0;

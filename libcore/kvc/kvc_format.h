@@ -40,10 +40,10 @@
 
 #include "kvc/kvc_layout.h"
 
-#define KVC_PAGE          4096
-#define KVC_MAGIC         "\x89KVC\r\n\x1a\n"
-#define KVC_MAX_SECTION   40
-#define KVC_LAYOUT_TILES  1u
+#define KVC_PAGE         4096
+#define KVC_MAGIC        "\x89KVC\r\n\x1a\n"
+#define KVC_MAX_SECTION  40
+#define KVC_LAYOUT_TILES 1u
 
 #define KVC_OFF_MAJOR     8
 #define KVC_OFF_MINOR     10
@@ -56,29 +56,38 @@
 #define KVC_CHNK_SIZE     64
 #define KVC_REQUIRED      1u
 
-#define KVC_TEXT_HEAD     16   /* u64 expanded size, u32 method, u32 zero   */
-#define KVC_TEXT_RAW      0u
-#define KVC_TEXT_ZSTD     1u
-#define KVC_TOKS_HEAD     16   /* u64 number of ids, u64 zero               */
+#define KVC_TEXT_HEAD 16 /* u64 expanded size, u32 method, u32 zero   */
+#define KVC_TEXT_RAW  0u
+#define KVC_TEXT_ZSTD 1u
+#define KVC_TOKS_HEAD 16 /* u64 number of ids, u64 zero               */
 
 /* Capacities.  Those of the shape keep every product below 2^63. */
-#define KVC_MAX_LAYER     1024
-#define KVC_MAX_HEAD      1024
-#define KVC_MAX_DIM       1024
-#define KVC_MAX_TOK       (1 << 24)
-#define KVC_MAX_CHUNK     (1u << 20)        /* raw bytes, unless one tile   */
-#define KVC_MAX_TEXT      (UINT64_C(1) << 30)
-#define KVC_MAX_JSON      (UINT64_C(64) << 20)
+#define KVC_MAX_LAYER    1024
+#define KVC_MAX_HEAD     1024
+#define KVC_MAX_DIM      1024
+#define KVC_MAX_TOK      (1 << 24)
+#define KVC_MAX_CHUNK    (1u << 20) /* raw bytes, unless one tile   */
+#define KVC_MAX_TEXT     (UINT64_C(1) << 30)
+#define KVC_MAX_JSON     (UINT64_C(64) << 20)
 /* Bytes of text per token, on average: bounds what TEXT may expand to. */
-#define KVC_MAX_TOK_TEXT  UINT64_C(4096)
-#define KVC_MAX_SOURCE    1000000
+#define KVC_MAX_TOK_TEXT UINT64_C(4096)
+#define KVC_MAX_SOURCE   1000000
 
 enum kvc_core {
-    KVC_META, KVC_SRCS, KVC_TEXT, KVC_TOKS, KVC_PRMT, KVC_TKNZ, KVC_CHNK,
-    KVC_KV, KVC_N_CORE
+    KVC_META,
+    KVC_SRCS,
+    KVC_TEXT,
+    KVC_TOKS,
+    KVC_PRMT,
+    KVC_TKNZ,
+    KVC_CHNK,
+    KVC_KV,
+    KVC_N_CORE
 };
-#define KVC_CORE_NAMES \
-    { "META", "SRCS", "TEXT", "TOKS", "PRMT", "TKNZ", "CHNK", "KV" }
+#define KVC_CORE_NAMES                                               \
+    {                                                                \
+        "META", "SRCS", "TEXT", "TOKS", "PRMT", "TKNZ", "CHNK", "KV" \
+    }
 
 enum kvc_codec { KVC_F16Z, KVC_F16, KVC_F32, KVC_Q8H, KVC_N_CODEC };
 

@@ -55,7 +55,7 @@ static cag_status check_version(cag_kvc *k, cag_error *err)
 
 static cag_status check_header_sha(const cag_kvc *k, cag_error *err)
 {
-    uint8_t    page[KVC_PAGE], d[SHA256_SIZE];
+    uint8_t page[KVC_PAGE], d[SHA256_SIZE];
     cag_status st;
 
     memcpy(page, k->data, sizeof page);
@@ -84,12 +84,12 @@ static void zeros(struct rd *r, const char *what, size_t n)
 static void section_name(struct rd *r, char name[5])
 {
     const uint8_t *p = rd_bytes(r, "section name", 4);
-    int            n = 0;
+    int n = 0;
 
     if (!p)
         return;
-    while (n < 4 && ((p[n] >= 'A' && p[n] <= 'Z') ||
-                     (p[n] >= '0' && p[n] <= '9')))
+    while (n < 4 &&
+           ((p[n] >= 'A' && p[n] <= 'Z') || (p[n] >= '0' && p[n] <= '9')))
         n++;
     for (int i = n; i < 4; i++)
         if (p[i] || n == 0) {
@@ -103,8 +103,8 @@ static void section_name(struct rd *r, char name[5])
 static void add_section(cag_kvc *k, struct rd *r, uint64_t *end)
 {
     struct kvc_section *s = &k->section[k->n_section];
-    const uint8_t      *sha;
-    int                 core = -1;
+    const uint8_t *sha;
+    int core = -1;
 
     section_name(r, s->name);
     s->required = rd_u32(r, "section flags", 0, KVC_REQUIRED) != 0;
@@ -131,10 +131,10 @@ static void add_section(cag_kvc *k, struct rd *r, uint64_t *end)
     if (core < 0 && s->required)
         rd_fail(r, CAG_E_UNSUPPORTED,
                 "section %s is required and not known to this program: use a "
-                "newer one", s->name);
-    else if (core >= 0 && !s->required)
-        rd_fail(r, CAG_E_FORMAT, "section %s is not marked required",
+                "newer one",
                 s->name);
+    else if (core >= 0 && !s->required)
+        rd_fail(r, CAG_E_FORMAT, "section %s is not marked required", s->name);
     else if (core >= 0)
         k->core[core] = s;
     k->n_section++;
@@ -142,9 +142,9 @@ static void add_section(cag_kvc *k, struct rd *r, uint64_t *end)
 
 cag_status kvc_read_header(cag_kvc *k, cag_error *err)
 {
-    struct rd  r;
-    uint64_t   end = KVC_PAGE, file_size;
-    uint32_t   n;
+    struct rd r;
+    uint64_t end = KVC_PAGE, file_size;
+    uint32_t n;
     cag_status st = check_kind(k, err);
 
     if (!st)

@@ -28,7 +28,7 @@ static size_t factor_bytes(const struct kvc_shape *s)
 int kvc_chunk_tok(int n_kv_head, int d_head, int elem_bytes)
 {
     struct kvc_shape s = { 1, n_kv_head, d_head, elem_bytes, 0, KVC_TILE };
-    size_t           fixed = factor_bytes(&s), row;
+    size_t fixed = factor_bytes(&s), row;
 
     row = 2 * (size_t)n_kv_head * (kvc_tile_bytes(&s) + scale_bytes(&s));
     assert(row > 0);
@@ -71,7 +71,7 @@ size_t kvc_row_bytes(const struct kvc_shape *s)
 size_t kvc_chunk_bytes(const struct kvc_shape *s, int chunk)
 {
     return (size_t)2 * (size_t)s->n_kv_head *
-           (size_t)kvc_chunk_tiles(s, chunk) * KVC_TILE * kvc_row_bytes(s) +
+               (size_t)kvc_chunk_tiles(s, chunk) * KVC_TILE * kvc_row_bytes(s) +
            factor_bytes(s);
 }
 
@@ -87,11 +87,10 @@ static size_t tile_at(const struct kvc_shape *s, int chunk, int is_v,
     return row * tiles + (size_t)tile_in_chunk;
 }
 
-size_t kvc_tile_off(const struct kvc_shape *s, int chunk, int is_v,
-                    int kv_head, int tile_in_chunk)
+size_t kvc_tile_off(const struct kvc_shape *s, int chunk, int is_v, int kv_head,
+                    int tile_in_chunk)
 {
-    return tile_at(s, chunk, is_v, kv_head, tile_in_chunk) *
-           kvc_tile_bytes(s);
+    return tile_at(s, chunk, is_v, kv_head, tile_in_chunk) * kvc_tile_bytes(s);
 }
 
 /* Where the scales begin. */

@@ -25,9 +25,9 @@
 
 struct kvc_shape {
     int n_layer, n_kv_head, d_head;
-    int elem_bytes;               /* 2 (f16), 4 (f32) or 1 (q8h) */
-    int n_tok;                    /* tokens of the prefix */
-    int chunk_tok;                /* 64 * 2^k */
+    int elem_bytes; /* 2 (f16), 4 (f32) or 1 (q8h) */
+    int n_tok;      /* tokens of the prefix */
+    int chunk_tok;  /* 64 * 2^k */
 };
 
 static inline bool kvc_is_q8h(const struct kvc_shape *s)
@@ -37,17 +37,17 @@ static inline bool kvc_is_q8h(const struct kvc_shape *s)
 
 /* The largest 64 * 2^k whose raw K+V of one layer is at most 1 MiB, at
  * least 64. */
-int    kvc_chunk_tok(int n_kv_head, int d_head, int elem_bytes);
-int    kvc_n_tile(const struct kvc_shape *s);            /* of all tokens */
-int    kvc_n_chunk(const struct kvc_shape *s);           /* per layer */
-int    kvc_chunk_tiles(const struct kvc_shape *s, int chunk);
+int kvc_chunk_tok(int n_kv_head, int d_head, int elem_bytes);
+int kvc_n_tile(const struct kvc_shape *s);  /* of all tokens */
+int kvc_n_chunk(const struct kvc_shape *s); /* per layer */
+int kvc_chunk_tiles(const struct kvc_shape *s, int chunk);
 /* What attention reads of one token and head of K, or of V. */
 size_t kvc_row_bytes(const struct kvc_shape *s);
 size_t kvc_tile_bytes(const struct kvc_shape *s);
-size_t kvc_chunk_bytes(const struct kvc_shape *s, int chunk);  /* raw, K+V */
+size_t kvc_chunk_bytes(const struct kvc_shape *s, int chunk); /* raw, K+V */
 /* Offset of a tile inside its chunk; tile counts from the chunk's first. */
-size_t kvc_tile_off(const struct kvc_shape *s, int chunk, int is_v,
-                    int kv_head, int tile_in_chunk);
+size_t kvc_tile_off(const struct kvc_shape *s, int chunk, int is_v, int kv_head,
+                    int tile_in_chunk);
 /* The same of the 64 scales of a tile, and of a head's factors; q8h only. */
 size_t kvc_scale_off(const struct kvc_shape *s, int chunk, int is_v,
                      int kv_head, int tile_in_chunk);

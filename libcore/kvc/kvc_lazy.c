@@ -48,13 +48,13 @@ void cag_kvc_get_checked(const cag_kvc *k, cag_kvc_checked *out)
     const struct kvc_lazy *l = k->lazy;
 
     *out = (cag_kvc_checked){
-        .n_section = k->n_section - 1,      /* KV is checked by chunks */
+        .n_section = k->n_section - 1, /* KV is checked by chunks */
         .of_chunk = (int64_t)k->shape.n_layer * kvc_n_chunk(&k->shape),
         .full = atomic_load(&l->verified)
     };
     for (int64_t i = 0; i < out->of_chunk; i++)
-        out->n_chunk += atomic_load_explicit(&l->checked[i],
-                                             memory_order_relaxed);
+        out->n_chunk +=
+            atomic_load_explicit(&l->checked[i], memory_order_relaxed);
 }
 
 struct kvc_coder *kvc_lazy_take(struct kvc_lazy *l)
@@ -82,7 +82,7 @@ void kvc_lazy_give(struct kvc_lazy *l, struct kvc_coder *c)
 static cag_status make_tokenizer(const cag_kvc *k, cag_error *err)
 {
     const struct kvc_section *s = k->core[KVC_TKNZ];
-    const uint8_t            *blob = k->data + s->off;
+    const uint8_t *blob = k->data + s->off;
 
     if ((uintptr_t)blob % 8 != 0 && !k->lazy->tok_copy) {
         k->lazy->tok_copy = mem_alloc_aligned(64, (size_t)s->size);

@@ -18,15 +18,15 @@
 
 /* Where a member is: "META: model.name", "SRCS: source 3: path". */
 struct at {
-    const char *section, *object;   /* object: "model." or "" */
-    int64_t     item;               /* of an array, -1 if none */
-    const jv   *v;
+    const char *section, *object; /* object: "model." or "" */
+    int64_t item;                 /* of an array, -1 if none */
+    const jv *v;
 };
 
 static void bad(struct kvc_check *c, const char *fmt, ...) PRINTF_LIKE(2, 3);
 static void bad(struct kvc_check *c, const char *fmt, ...)
 {
-    char    msg[512];
+    char msg[512];
     va_list ap;
 
     if (c->st)
@@ -38,12 +38,11 @@ static void bad(struct kvc_check *c, const char *fmt, ...)
 }
 
 /* found: NULL names the member's type */
-static void bad_member(struct kvc_check *c, const struct at *a,
-                       const char *key, const char *found,
-                       const char *expected)
+static void bad_member(struct kvc_check *c, const struct at *a, const char *key,
+                       const char *found, const char *expected)
 {
     const jv *v = jv_get(a->v, key);
-    char      item[40] = "";
+    char item[40] = "";
 
     if (a->item >= 0)
         snprintf(item, sizeof item, "source %lld: ", (long long)a->item);
@@ -70,7 +69,7 @@ static const jv *need_object(struct kvc_check *c, const struct at *a,
 static const char *need_str(struct kvc_check *c, const struct at *a,
                             const char *key)
 {
-    size_t      n;
+    size_t n;
     const char *s = jv_str(jv_get(a->v, key), &n);
 
     if (s && memchr(s, 0, n) == NULL)
@@ -93,8 +92,8 @@ static const char *need_opt(struct kvc_check *c, const struct at *a,
 static const char *need_sha(struct kvc_check *c, const struct at *a,
                             const char *key)
 {
-    uint8_t     d[SHA256_SIZE];
-    size_t      n;
+    uint8_t d[SHA256_SIZE];
+    size_t n;
     const char *s = jv_str(jv_get(a->v, key), &n);
 
     if (s && n == 2 * SHA256_SIZE && hash_unhex(s, d, sizeof d))
@@ -107,8 +106,8 @@ static int64_t need_int(struct kvc_check *c, const struct at *a,
                         const char *key, int64_t min, int64_t max)
 {
     const jv *v = jv_get(a->v, key);
-    char      want[64], found[24];
-    int64_t   i;
+    char want[64], found[24];
+    int64_t i;
 
     snprintf(want, sizeof want, "an integer in %lld..%lld", (long long)min,
              (long long)max);
@@ -154,8 +153,7 @@ void kvc_check_shape(struct kvc_check *c, const struct kvc_shape *s)
     if (s->d_head % 8)
         bad(c, "META: kv.d_head is %d, expected a multiple of 8", s->d_head);
     if (s->chunk_tok < KVC_TILE ||
-        s->chunk_tok > kvc_chunk_tok(s->n_kv_head, s->d_head,
-                                     s->elem_bytes) ||
+        s->chunk_tok > kvc_chunk_tok(s->n_kv_head, s->d_head, s->elem_bytes) ||
         (s->chunk_tok & (s->chunk_tok - 1)))
         bad(c, "META: kv.chunk_tok is %d, expected a power of two in 64..%d",
             s->chunk_tok,
@@ -211,17 +209,17 @@ void kvc_check_meta(struct kvc_check *c, const jv *meta, cag_kvc_info *info)
     info->tool = need_str(c, &prov, "tool");
 }
 
-void kvc_check_meta_kv(struct kvc_check *c, const jv *meta,
-                       cag_kvc_info *info, struct kvc_shape *shape,
-                       enum kvc_codec *codec, uint64_t *text_size)
+void kvc_check_meta_kv(struct kvc_check *c, const jv *meta, cag_kvc_info *info,
+                       struct kvc_shape *shape, enum kvc_codec *codec,
+                       uint64_t *text_size)
 {
-    struct at   top = { "META", "", -1, meta };
-    struct at   kv = { "META", "kv.", -1, need_object(c, &top, "kv") };
-    struct at   text = { "META", "text.", -1, need_object(c, &top, "text") };
-    struct at   bind = { "META", "binding.", -1,
-                         need_object(c, &top, "binding") };
+    struct at top = { "META", "", -1, meta };
+    struct at kv = { "META", "kv.", -1, need_object(c, &top, "kv") };
+    struct at text = { "META", "text.", -1, need_object(c, &top, "text") };
+    struct at bind = { "META", "binding.", -1,
+                       need_object(c, &top, "binding") };
     const char *name, *class;
-    int         found;
+    int found;
 
     if (c->st)
         return;
@@ -229,8 +227,8 @@ void kvc_check_meta_kv(struct kvc_check *c, const jv *meta,
     info->content_id = need_sha(c, &top, "content_id");
     info->tokenizer_sha256 = need_sha(c, &bind, "tokenizer_sha256");
     info->text_sha256 = need_sha(c, &text, "sha256");
-    *text_size = (uint64_t)need_int(c, &text, "size_bytes", 0,
-                                    (int64_t)KVC_MAX_TEXT);
+    *text_size =
+        (uint64_t)need_int(c, &text, "size_bytes", 0, (int64_t)KVC_MAX_TEXT);
     name = need_str(c, &kv, "codec");
     class = need_str(c, &kv, "class");
     need_int(c, &kv, "layout", KVC_LAYOUT_TILES, KVC_LAYOUT_TILES);
@@ -238,15 +236,16 @@ void kvc_check_meta_kv(struct kvc_check *c, const jv *meta,
     shape->n_kv_head = (int)need_int(c, &kv, "n_kv_head", 1, KVC_MAX_HEAD);
     shape->d_head = (int)need_int(c, &kv, "d_head", 8, KVC_MAX_DIM);
     shape->n_tok = (int)need_int(c, &kv, "n_tok", 1, KVC_MAX_TOK);
-    shape->chunk_tok = (int)need_int(c, &kv, "chunk_tok", KVC_TILE,
-                                     KVC_MAX_TOK);
+    shape->chunk_tok =
+        (int)need_int(c, &kv, "chunk_tok", KVC_TILE, KVC_MAX_TOK);
     if (c->st)
         return;
     found = kvc_codec_find(name);
     if (found < 0) {
         c->st = cag_fail(c->err, CAG_E_UNSUPPORTED, c->file, -1,
                          "META: kv.codec is \"%.32s\": this program reads "
-                         "f16z, f16, f32 and q8h", name);
+                         "f16z, f16, f32 and q8h",
+                         name);
         return;
     }
     *codec = (enum kvc_codec)found;
@@ -266,8 +265,7 @@ void kvc_check_meta_kv(struct kvc_check *c, const jv *meta,
 /* ------------------------------------------------------------------ SRCS */
 
 static void check_source(struct kvc_check *c, const struct at *a,
-                         uint64_t text_size, int64_t n_tok,
-                         cag_kvc_source *s)
+                         uint64_t text_size, int64_t n_tok, cag_kvc_source *s)
 {
     const char *raw, *text;
 
@@ -280,8 +278,7 @@ static void check_source(struct kvc_check *c, const struct at *a,
     s->path = need_opt(c, a, "path");
     s->filter = need_opt(c, a, "filter");
     s->group = need_opt(c, a, "group");
-    s->size_bytes = (uint64_t)need_int(c, a, "size_bytes", 0,
-                                       INT64_C(1) << 53);
+    s->size_bytes = (uint64_t)need_int(c, a, "size_bytes", 0, INT64_C(1) << 53);
     raw = need_sha(c, a, "sha256_raw");
     text = need_sha(c, a, "sha256_text");
     s->text_off = (uint64_t)need_int(c, a, "text_off", 0, (int64_t)text_size);
@@ -299,7 +296,7 @@ void kvc_check_srcs(struct kvc_check *c, const jv *srcs, uint64_t text_size,
                     int64_t n_tok, struct arena *a, cag_kvc_source **out,
                     int *n)
 {
-    size_t          count = jv_count(srcs);
+    size_t count = jv_count(srcs);
     cag_kvc_source *s;
 
     if (c->st)
@@ -322,9 +319,9 @@ void kvc_check_srcs(struct kvc_check *c, const jv *srcs, uint64_t text_size,
         struct at at = { "SRCS", "", (int64_t)i, jv_at(srcs, i) };
 
         check_source(c, &at, text_size, n_tok, &s[i]);
-        if (!c->st && i && (s[i].text_off <
-                                s[i - 1].text_off + s[i - 1].text_bytes ||
-                            s[i].tok_begin < s[i - 1].tok_end))
+        if (!c->st && i &&
+            (s[i].text_off < s[i - 1].text_off + s[i - 1].text_bytes ||
+             s[i].tok_begin < s[i - 1].tok_end))
             bad(c, "SRCS: source %zu begins before the end of source %zu", i,
                 i - 1);
     }
@@ -344,8 +341,8 @@ static bool is_day(const char *s)
 void kvc_check_prmt(struct kvc_check *c, const jv *prmt, int n_vocab,
                     cag_kvc_info *info)
 {
-    struct at   top = { "PRMT", "", -1, prmt };
-    const jv   *stop = jv_get(prmt, "stop_ids");
+    struct at top = { "PRMT", "", -1, prmt };
+    const jv *stop = jv_get(prmt, "stop_ids");
     const char *day;
 
     if (c->st)
@@ -387,14 +384,14 @@ static bool set_sha(jv *o, const char *key, const uint8_t d[SHA256_SIZE])
 /* { member: SHA-256 of the string } for every string member of META.prompt */
 static cag_status prompt_digests(const jv *prompt, jv **out, cag_error *err)
 {
-    jv        *o = jv_new_object();
-    uint8_t    d[SHA256_SIZE];
+    jv *o = jv_new_object();
+    uint8_t d[SHA256_SIZE];
     cag_status st = CAG_OK;
 
     if (!o)
         return cag_fail_nomem(err, "binding");
     for (void *it = jv_iter(prompt); it && !st; it = jv_next(prompt, it)) {
-        size_t      n;
+        size_t n;
         const char *s = jv_str(jv_iter_value(it), &n);
 
         if (!s)
@@ -426,14 +423,13 @@ static jv *source_digests(const jv *sources)
     return a;
 }
 
-cag_status kvc_binding(const jv *meta, const jv *sources,
-                       const char *kv_class,
+cag_status kvc_binding(const jv *meta, const jv *sources, const char *kv_class,
                        const uint8_t tokenizer_sha256[SHA256_SIZE],
                        jv **binding, uint8_t digest[SHA256_SIZE],
                        cag_error *err)
 {
     struct buf text = BUF_INIT;
-    jv        *b = jv_copy(jv_get(meta, "binding")), *prompt = NULL;
+    jv *b = jv_copy(jv_get(meta, "binding")), *prompt = NULL;
     cag_status st = CAG_OK;
 
     if (!b)
@@ -463,14 +459,13 @@ out:
 
 cag_status kvc_content_id(const uint8_t binding[SHA256_SIZE],
                           const int32_t *ids, size_t n_ids,
-                          const uint8_t *digest, size_t stride,
-                          size_t n_chunk, uint8_t out[SHA256_SIZE],
-                          cag_error *err)
+                          const uint8_t *digest, size_t stride, size_t n_chunk,
+                          uint8_t out[SHA256_SIZE], cag_error *err)
 {
     struct sha256 h = { NULL };
-    uint8_t       le[4 * 256];
-    size_t        fill = 0;
-    cag_status    st = sha256_init(&h, err);
+    uint8_t le[4 * 256];
+    size_t fill = 0;
+    cag_status st = sha256_init(&h, err);
 
     if (st)
         return st;

@@ -28,11 +28,10 @@ static cag_status parse(cag_kvc *k, const void *data, size_t size,
     return st ? st : kvc_read_sections(k, err);
 }
 
-static cag_status parse_memory(const void *data, size_t size,
-                               const char *name, bool is_draft, cag_kvc **out,
-                               cag_error *err)
+static cag_status parse_memory(const void *data, size_t size, const char *name,
+                               bool is_draft, cag_kvc **out, cag_error *err)
 {
-    cag_kvc   *k = mem_zalloc(sizeof *k);
+    cag_kvc *k = mem_zalloc(sizeof *k);
     cag_status st;
 
     if (!k)
@@ -61,7 +60,7 @@ cag_status kvc_parse_draft(const void *data, size_t size, const char *name,
 
 cag_status cag_kvc_open(const char *path, cag_kvc **out, cag_error *err)
 {
-    cag_kvc   *k = mem_zalloc(sizeof *k);
+    cag_kvc *k = mem_zalloc(sizeof *k);
     cag_status st;
 
     if (!k)

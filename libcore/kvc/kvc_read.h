@@ -15,8 +15,8 @@ cag_status kvc_parse(const void *data, size_t size, const char *name,
                      cag_kvc **out, cag_error *err);
 const struct kvc_shape *kvc_get_shape(const cag_kvc *k);
 const jv *kvc_meta(const cag_kvc *k);
-const jv *kvc_sources(const cag_kvc *k);   /* the SRCS section's JSON */
-const jv *kvc_prmt(const cag_kvc *k);      /* the PRMT section's JSON */
+const jv *kvc_sources(const cag_kvc *k); /* the SRCS section's JSON */
+const jv *kvc_prmt(const cag_kvc *k);    /* the PRMT section's JSON */
 
 /* cag_kvc_tokenizer with the reason of a failure (damaged blob, memory). */
 cag_status kvc_tokenizer(const cag_kvc *k, const cag_tokenizer **out,
@@ -31,9 +31,9 @@ const uint8_t *kvc_section_data(const cag_kvc *k, const char *name,
  * stored bytes).  *raw points to the result.  Thread-safe.
  * CAG_E_CORRUPT names the layer and chunk.
  */
-bool       kvc_chunk_in_place(const cag_kvc *k);
-cag_status kvc_chunk_load(const cag_kvc *k, int layer, int chunk,
-                          uint8_t *dst, const uint8_t **raw, cag_error *err);
+bool kvc_chunk_in_place(const cag_kvc *k);
+cag_status kvc_chunk_load(const cag_kvc *k, int layer, int chunk, uint8_t *dst,
+                          const uint8_t **raw, cag_error *err);
 /* SHA-256 of a chunk's raw bytes, as recorded. */
 const uint8_t *kvc_chunk_sha256(const cag_kvc *k, int layer, int chunk);
 

@@ -14,7 +14,7 @@
 #include "kvc/kvc_layout.h"
 #include "util/error.h"
 
-#define FLT_TOP 3.4028234663852886e38   /* the largest f32 */
+#define FLT_TOP 3.4028234663852886e38 /* the largest f32 */
 
 bool kvc_codec_lossy(enum kvc_codec c)
 {
@@ -64,25 +64,40 @@ bool kvc_f32_unhex(const char *hex, float *out)
 
 struct member {
     const char *name;
-    bool        is_f32;
-    size_t      off;
+    bool is_f32;
+    size_t off;
 };
 
-#define LOSS(name, m, real) { name, real, offsetof(cag_kvc_loss, m) }
+#define LOSS(name, m, real)                   \
+    {                                         \
+        name, real, offsetof(cag_kvc_loss, m) \
+    }
 static const struct member loss_members[] = {
-    LOSS("max", max_abs, true), LOSS("overflow", n_overflow, false),
-    LOSS("rel_rms", rel_rms, true), LOSS("subnormal", n_subnormal, false),
+    LOSS("max", max_abs, true),
+    LOSS("overflow", n_overflow, false),
+    LOSS("rel_rms", rel_rms, true),
+    LOSS("subnormal", n_subnormal, false),
 };
-#define KL(name, m) { name, true, offsetof(cag_kvc_receipt, m) }
+#define KL(name, m)                              \
+    {                                            \
+        name, true, offsetof(cag_kvc_receipt, m) \
+    }
 static const struct member kl_members[] = {
-    KL("max", kl_max), KL("mean", kl_mean), KL("p99", kl_p99),
+    KL("max", kl_max),
+    KL("mean", kl_mean),
+    KL("p99", kl_p99),
 };
-#define INT(name, m) { name, false, offsetof(cag_kvc_receipt, m) }
+#define INT(name, m)                              \
+    {                                             \
+        name, false, offsetof(cag_kvc_receipt, m) \
+    }
 static const struct member probe_members[] = {
-    INT("begin", begin), INT("end", end),
+    INT("begin", begin),
+    INT("end", end),
 };
 static const struct member top1_members[] = {
-    INT("clear_flips", n_clear_flip), INT("same", n_same),
+    INT("clear_flips", n_clear_flip),
+    INT("same", n_same),
 };
 #define N_OF(table) (sizeof(table) / sizeof *(table))
 
@@ -103,9 +118,9 @@ static jv *object_of(const struct member *m, size_t n, const void *base)
 
     for (size_t i = 0; o && i < n; i++) {
         const char *at = (const char *)base + m[i].off;
-        int64_t     v;
-        float       x;
-        bool        ok;
+        int64_t v;
+        float x;
+        bool ok;
 
         if (m[i].is_f32) {
             memcpy(&x, at, sizeof x);
@@ -127,12 +142,14 @@ static jv *layers_json(const cag_kvc_loss *loss, int n_layer)
     jv *a = jv_new_array();
 
     for (int l = 0; a && l < n_layer; l++) {
-        jv  *o = jv_new_object();
-        bool ok = o &&
-                  jv_set(o, "k", object_of(loss_members, N_OF(loss_members),
-                                           &loss[2 * l])) &&
-                  jv_set(o, "v", object_of(loss_members, N_OF(loss_members),
-                                           &loss[2 * l + 1]));
+        jv *o = jv_new_object();
+        bool ok =
+            o &&
+            jv_set(o, "k",
+                   object_of(loss_members, N_OF(loss_members), &loss[2 * l])) &&
+            jv_set(
+                o, "v",
+                object_of(loss_members, N_OF(loss_members), &loss[2 * l + 1]));
 
         if (!ok) {
             jv_free(o);
@@ -170,8 +187,8 @@ cag_status kvc_receipt_to_json(const cag_kvc_receipt *r, const char *codec,
 
 struct reader {
     const char *file;
-    cag_error  *err;
-    cag_status  st;          /* the first failure */
+    cag_error *err;
+    cag_status st; /* the first failure */
 };
 
 static void bad(struct reader *r, const char *object, const char *name,
@@ -188,8 +205,8 @@ static int64_t read_int(struct reader *r, const jv *o, const char *object,
                         const char *name, int64_t min, int64_t max)
 {
     const jv *v = jv_get(o, name);
-    char      want[64];
-    int64_t   i = jv_int(v, min);
+    char want[64];
+    int64_t i = jv_int(v, min);
 
     if (jv_type(v) == JV_INT && i >= min && i <= max)
         return i;
@@ -203,16 +220,16 @@ static int64_t read_int(struct reader *r, const jv *o, const char *object,
 static float read_f32(struct reader *r, const jv *o, const char *object,
                       const char *name, double min, double max)
 {
-    size_t      n;
+    size_t n;
     const char *s = jv_str(jv_get(o, name), &n);
-    float       x = 0;
-    char        want[96];
+    float x = 0;
+    char want[96];
 
     if (s && n == 8 && kvc_f32_unhex(s, &x) && (double)x >= min &&
         (double)x <= max)
         return x;
-    snprintf(want, sizeof want,
-             "8 hex digits of an f32 in %.4g..%.4g", min, max);
+    snprintf(want, sizeof want, "8 hex digits of an f32 in %.4g..%.4g", min,
+             max);
     bad(r, object, name, want);
     return 0;
 }
@@ -230,7 +247,7 @@ static void read_loss(struct reader *r, const jv *layer, int l, bool is_v,
                       int64_t n_value, cag_kvc_loss *out)
 {
     const jv *o = jv_get(layer, is_v ? "v" : "k");
-    char      where[40];
+    char where[40];
 
     snprintf(where, sizeof where, "layers[%d].%c", l, is_v ? 'v' : 'k');
     out->max_abs = read_f32(r, o, where, "max", 0, FLT_TOP);
@@ -243,8 +260,8 @@ static void read_layers(struct reader *r, const jv *v,
                         const struct kvc_shape *s, cag_kvc_loss *loss)
 {
     const jv *a = jv_get(v, "layers");
-    int64_t   n = (int64_t)s->n_tok * s->n_kv_head * s->d_head;
-    char      want[48];
+    int64_t n = (int64_t)s->n_tok * s->n_kv_head * s->d_head;
+    char want[48];
 
     if (jv_type(a) != JV_ARRAY || jv_count(a) != (size_t)s->n_layer) {
         snprintf(want, sizeof want, "an array of %d layers", s->n_layer);
@@ -262,7 +279,7 @@ static void read_all(struct reader *r, const jv *v, const char *codec,
 {
     const jv *kl = read_object(r, v, "kl"), *top1 = read_object(r, v, "top1");
     const jv *probe = read_object(r, v, "probe");
-    int64_t   n;
+    int64_t n;
 
     if (strcmp(jv_get_str(v, "codec", ""), codec) != 0)
         bad(r, "", "codec", codec);
@@ -274,21 +291,20 @@ static void read_all(struct reader *r, const jv *v, const char *codec,
     out->kl_p99 = read_f32(r, kl, "kl", "p99", 0, (double)out->kl_max);
     out->kl_mean = read_f32(r, kl, "kl", "mean", 0, (double)out->kl_max);
     out->n_same = read_int(r, top1, "top1", "same", 0, n);
-    out->n_clear_flip = read_int(r, top1, "top1", "clear_flips", 0,
-                                 n - out->n_same);
+    out->n_clear_flip =
+        read_int(r, top1, "top1", "clear_flips", 0, n - out->n_same);
     out->ppl_change = read_f32(r, v, "", "ppl_change", -1, FLT_TOP);
 }
 
 cag_status kvc_receipt_from_json(const jv *v, const char *file,
                                  const char *codec,
-                                 const struct kvc_shape *shape,
-                                 struct arena *a, cag_kvc_receipt **out,
-                                 cag_error *err)
+                                 const struct kvc_shape *shape, struct arena *a,
+                                 cag_kvc_receipt **out, cag_error *err)
 {
-    struct reader    r = { file, err, CAG_OK };
+    struct reader r = { file, err, CAG_OK };
     cag_kvc_receipt *rc = arena_array(a, 1, sizeof *rc);
-    cag_kvc_loss    *loss = arena_array(a, (size_t)shape->n_layer * 2,
-                                        sizeof *loss);
+    cag_kvc_loss *loss =
+        arena_array(a, (size_t)shape->n_layer * 2, sizeof *loss);
 
     if (!rc || !loss)
         return cag_fail_nomem(err, "receipt");

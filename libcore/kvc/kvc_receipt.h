@@ -11,14 +11,14 @@
 #include "util/arena.h"
 #include "util/json.h"
 
-#define KVC_RECEIPT_VERSION 1      /* of q8h's coder */
+#define KVC_RECEIPT_VERSION 1 /* of q8h's coder */
 
 /* Does a codec change values, so that its files carry a receipt? */
-bool       kvc_codec_lossy(enum kvc_codec c);
+bool kvc_codec_lossy(enum kvc_codec c);
 
 /* The mean KL in nats that a lossy codec may have unless the user says
  * otherwise: about ten times what it has on an ordinary model. */
-float      kvc_codec_max_loss(enum kvc_codec c);
+float kvc_codec_max_loss(enum kvc_codec c);
 
 /* The section of a measured receipt; codec is META's kv.codec. */
 cag_status kvc_receipt_to_json(const cag_kvc_receipt *r, const char *codec,
@@ -29,14 +29,13 @@ cag_status kvc_receipt_to_json(const cag_kvc_receipt *r, const char *codec,
  */
 cag_status kvc_receipt_from_json(const jv *v, const char *file,
                                  const char *codec,
-                                 const struct kvc_shape *shape,
-                                 struct arena *a, cag_kvc_receipt **out,
-                                 cag_error *err);
+                                 const struct kvc_shape *shape, struct arena *a,
+                                 cag_kvc_receipt **out, cag_error *err);
 /* Bytes the section takes at most. */
-uint64_t   kvc_receipt_bound(int n_layer);
+uint64_t kvc_receipt_bound(int n_layer);
 
 /* An f32 as 8 hex digits of its bits, as canonical JSON holds it. */
-void       kvc_f32_hex(float x, char hex[9]);
-bool       kvc_f32_unhex(const char *hex, float *out);
+void kvc_f32_hex(float x, char hex[9]);
+bool kvc_f32_unhex(const char *hex, float *out);
 
 #endif

@@ -14,18 +14,18 @@
 
 struct recode {
     const cag_kvc *in;
-    struct pool   *pool;
-    jv            *meta, *srcs;
-    char          *from, *to;       /* the directories of in and out */
+    struct pool *pool;
+    jv *meta, *srcs;
+    char *from, *to; /* the directories of in and out */
     struct kvc_extra extra[KVC_MAX_SECTION];
-    int            n_extra;
+    int n_extra;
 };
 
 static cag_status copy_chunk(void *ctx, int layer, int chunk, uint8_t *dst,
                              cag_error *err)
 {
     const struct recode *r = ctx;
-    const uint8_t       *raw;
+    const uint8_t *raw;
     cag_status st = kvc_chunk_load(r->in, layer, chunk, dst, &raw, err);
 
     if (!st && raw != dst)
@@ -40,7 +40,7 @@ static jv *move_path(const struct recode *r, const char *path)
 {
     char *abs = file_join(r->from, path);
     char *rel = abs ? file_relative(abs, r->to) : NULL;
-    jv   *v = rel ? jv_new_str(rel, strlen(rel)) : NULL;
+    jv *v = rel ? jv_new_str(rel, strlen(rel)) : NULL;
 
     mem_free(rel);
     mem_free(abs);
@@ -54,7 +54,7 @@ static jv *move_path(const struct recode *r, const char *path)
 static jv *move(const struct recode *r, const char *key, const jv *v)
 {
     const char *s = jv_str(v, NULL);
-    jv         *out;
+    jv *out;
 
     if (s && *s && *s != '/' && (!strcmp(key, "path") || !strcmp(key, "group")))
         return move_path(r, s);
@@ -117,9 +117,9 @@ static cag_status prepare(struct recode *r, const char *in, const char *out,
 static cag_status write_out(struct recode *r, const char *codec,
                             const char *out, int mode, cag_error *err)
 {
-    const cag_kvc            *k = r->in;
+    const cag_kvc *k = r->in;
     const struct kvc_section *tknz = k->core[KVC_TKNZ];
-    struct kvc_desc           d = {
+    struct kvc_desc d = {
         .shape = k->shape,
         .codec = codec,
         .meta = r->meta,
@@ -149,9 +149,9 @@ cag_status cag_kvc_recode(const char *in, const char *codec, const char *out,
 {
     struct file_lock lock = { -1, NULL };
     struct recode r = { .in = NULL };
-    cag_kvc      *k = NULL;
-    int           to = kvc_codec_find(codec);
-    cag_status    st = cag_kvc_open(in, &k, err);
+    cag_kvc *k = NULL;
+    int to = kvc_codec_find(codec);
+    cag_status st = cag_kvc_open(in, &k, err);
 
     if (st)
         return st;
@@ -160,10 +160,12 @@ cag_status cag_kvc_recode(const char *in, const char *codec, const char *out,
           (k->codec == KVC_F16 && to == KVC_F16Z))) {
         st = cag_fail(err, CAG_E_UNSUPPORTED, in, -1,
                       "cannot recode %s to %.32s: only f16z to f16 and back "
-                      "is exact%s", k->info.codec, codec ? codec : "(none)",
+                      "is exact%s",
+                      k->info.codec, codec ? codec : "(none)",
                       to == KVC_Q8H || k->codec == KVC_Q8H
                           ? "; q8h is made by a build, from the model's "
-                            "queries too" : "");
+                            "queries too"
+                          : "");
         goto out;
     }
     st = file_can_create(out, err);

@@ -17,8 +17,8 @@
 static cag_status section_bad(const cag_kvc *k, const struct kvc_section *s,
                               cag_status st, cag_error *err, const char *what)
 {
-    return cag_fail(err, st, k->name, (int64_t)s->off, "section %s %s",
-                    s->name, what);
+    return cag_fail(err, st, k->name, (int64_t)s->off, "section %s %s", s->name,
+                    what);
 }
 
 static cag_status check_digests(const cag_kvc *k, cag_error *err)
@@ -27,7 +27,7 @@ static cag_status check_digests(const cag_kvc *k, cag_error *err)
 
     for (int i = 0; i < k->n_section; i++) {
         const struct kvc_section *s = &k->section[i];
-        cag_status                st;
+        cag_status st;
 
         if (s == k->core[KVC_KV])
             continue;
@@ -46,9 +46,9 @@ static cag_status check_digests(const cag_kvc *k, cag_error *err)
 static cag_status read_json(const cag_kvc *k, const struct kvc_section *s,
                             jv **out, cag_error *err)
 {
-    struct buf                b = BUF_INIT;
-    cag_error                 why = CAG_ERROR_INIT;
-    cag_status                st;
+    struct buf b = BUF_INIT;
+    cag_error why = CAG_ERROR_INIT;
+    cag_status st;
 
     if (s->size > KVC_MAX_JSON)
         return section_bad(k, s, CAG_E_LIMIT, err, "is larger than 64 MiB");
@@ -64,10 +64,8 @@ static cag_status read_json(const cag_kvc *k, const struct kvc_section *s,
         st = cag_fail_nomem(err, s->name);
     else if (st)
         st = cag_fail(err, CAG_E_FORMAT, k->name, (int64_t)s->off,
-                      "section %s is not canonical JSON: %s", s->name,
-                      why.msg);
-    else if (b.size != s->size ||
-             memcmp(b.data, k->data + s->off, b.size) != 0)
+                      "section %s is not canonical JSON: %s", s->name, why.msg);
+    else if (b.size != s->size || memcmp(b.data, k->data + s->off, b.size) != 0)
         st = section_bad(k, s, CAG_E_FORMAT, err,
                          "is not canonical JSON (sorted, without spaces)");
     buf_free(&b);
@@ -77,13 +75,13 @@ static cag_status read_json(const cag_kvc *k, const struct kvc_section *s,
 static cag_status read_text(cag_kvc *k, uint64_t n, cag_error *err)
 {
     const struct kvc_section *s = k->core[KVC_TEXT];
-    struct rd                 r;
-    uint32_t                  method;
-    const uint8_t            *body;
-    cag_error                 why = CAG_ERROR_INIT;
-    char                      hex[2 * SHA256_SIZE + 1];
-    uint8_t                   d[SHA256_SIZE];
-    cag_status                st = CAG_OK;
+    struct rd r;
+    uint32_t method;
+    const uint8_t *body;
+    cag_error why = CAG_ERROR_INIT;
+    char hex[2 * SHA256_SIZE + 1];
+    uint8_t d[SHA256_SIZE];
+    cag_status st = CAG_OK;
 
     if (n > KVC_MAX_TOK_TEXT * (uint64_t)k->shape.n_tok)
         return section_bad(k, s, CAG_E_FORMAT, err,
@@ -94,8 +92,8 @@ static cag_status read_text(cag_kvc *k, uint64_t n, cag_error *err)
     method = rd_u32(&r, "TEXT: method", KVC_TEXT_RAW, KVC_TEXT_ZSTD);
     rd_u32(&r, "TEXT: reserved word", 0, 0);
     if (!r.status && method == KVC_TEXT_RAW && rd_left(&r) != n)
-        rd_fail(&r, CAG_E_FORMAT, "TEXT: %zu bytes, expected %llu",
-                rd_left(&r), (unsigned long long)n);
+        rd_fail(&r, CAG_E_FORMAT, "TEXT: %zu bytes, expected %llu", rd_left(&r),
+                (unsigned long long)n);
     body = rd_bytes(&r, "TEXT: body", rd_left(&r));
     if (r.status)
         return r.status;
@@ -129,9 +127,9 @@ static cag_status read_text(cag_kvc *k, uint64_t n, cag_error *err)
 static cag_status read_toks(cag_kvc *k, cag_error *err)
 {
     const struct kvc_section *s = k->core[KVC_TOKS];
-    size_t                    n = (size_t)k->shape.n_tok;
-    int64_t                   last = 0;
-    struct rd                 r;
+    size_t n = (size_t)k->shape.n_tok;
+    int64_t last = 0;
+    struct rd r;
 
     rd_init(&r, k->data + s->off, (size_t)s->size, k->name, (int64_t)s->off,
             err);
@@ -163,15 +161,16 @@ static cag_status check_chunks(cag_kvc *k, cag_error *err)
 {
     const struct kvc_section *s = k->core[KVC_CHNK];
     const struct kvc_section *kv = k->core[KVC_KV];
-    int                       per_layer = kvc_n_chunk(&k->shape);
-    uint64_t                  n = (uint64_t)k->shape.n_layer *
-                                  (uint64_t)per_layer, off = 0, end = 0;
-    struct rd                 r;
+    int per_layer = kvc_n_chunk(&k->shape);
+    uint64_t n = (uint64_t)k->shape.n_layer * (uint64_t)per_layer, off = 0,
+             end = 0;
+    struct rd r;
 
     if (s->size != n * KVC_CHNK_SIZE)
         return cag_fail(err, CAG_E_FORMAT, k->name, (int64_t)s->off,
                         "section CHNK has %llu bytes, expected %llu for %llu "
-                        "chunks", (unsigned long long)s->size,
+                        "chunks",
+                        (unsigned long long)s->size,
                         (unsigned long long)(n * KVC_CHNK_SIZE),
                         (unsigned long long)n);
     if (!kvc_lazy_chunks(k->lazy, (size_t)n))
@@ -179,13 +178,12 @@ static cag_status check_chunks(cag_kvc *k, cag_error *err)
     rd_init(&r, k->data + s->off, (size_t)s->size, k->name, (int64_t)s->off,
             err);
     for (uint64_t i = 0; i < n && !r.status; i++) {
-        size_t   raw = kvc_chunk_bytes(&k->shape,
-                                       (int)(i % (uint64_t)per_layer));
+        size_t raw = kvc_chunk_bytes(&k->shape, (int)(i % (uint64_t)per_layer));
         uint64_t max = kvc_codec_stored_max(k->codec, raw), stored;
 
         rd_u64(&r, "CHNK: chunk offset", off, off);
-        stored = rd_u64(&r, "CHNK: stored size",
-                        k->codec == KVC_F16Z ? 1 : raw, max);
+        stored = rd_u64(&r, "CHNK: stored size", k->codec == KVC_F16Z ? 1 : raw,
+                        max);
         rd_u64(&r, "CHNK: raw size", raw, raw);
         rd_u64(&r, "CHNK: XXH3", 0, UINT64_MAX);
         rd_bytes(&r, "CHNK: SHA-256", SHA256_SIZE);
@@ -195,9 +193,10 @@ static cag_status check_chunks(cag_kvc *k, cag_error *err)
         off = kvc_page_up(end);
     }
     if (!r.status && end != kv->size)
-        rd_fail(&r, CAG_E_FORMAT, "its chunks take %llu bytes, section KV "
-                "has %llu", (unsigned long long)end,
-                (unsigned long long)kv->size);
+        rd_fail(&r, CAG_E_FORMAT,
+                "its chunks take %llu bytes, section KV "
+                "has %llu",
+                (unsigned long long)end, (unsigned long long)kv->size);
     return r.status;
 }
 
@@ -205,14 +204,14 @@ static cag_status check_chunks(cag_kvc *k, cag_error *err)
 static cag_status check_ids(cag_kvc *k, cag_error *err)
 {
     const struct kvc_section *s = k->core[KVC_CHNK];
-    const uint8_t            *digests = k->data + s->off + 32;
-    size_t                    n = (size_t)s->size / KVC_CHNK_SIZE;
-    struct sha256             h = { NULL };
-    struct buf                want = BUF_INIT, have = BUF_INIT;
-    jv                       *binding = NULL;
-    uint8_t                   d[SHA256_SIZE], id[SHA256_SIZE];
-    char                      hex[2 * SHA256_SIZE + 1];
-    cag_status                st = sha256_init(&h, err);
+    const uint8_t *digests = k->data + s->off + 32;
+    size_t n = (size_t)s->size / KVC_CHNK_SIZE;
+    struct sha256 h = { NULL };
+    struct buf want = BUF_INIT, have = BUF_INIT;
+    jv *binding = NULL;
+    uint8_t d[SHA256_SIZE], id[SHA256_SIZE];
+    char hex[2 * SHA256_SIZE + 1];
+    cag_status st = sha256_init(&h, err);
 
     if (st)
         return st;
@@ -269,8 +268,8 @@ const struct kvc_section *kvc_find_section(const cag_kvc *k, const char *name)
 static cag_status read_receipt(cag_kvc *k, cag_error *err)
 {
     const struct kvc_section *s = kvc_find_section(k, "RCPT");
-    jv         *v = NULL;
-    cag_status  st;
+    jv *v = NULL;
+    cag_status st;
 
     if (!kvc_codec_lossy(k->codec))
         return s ? section_bad(k, s, CAG_E_FORMAT, err,
@@ -282,7 +281,8 @@ static cag_status read_receipt(cag_kvc *k, cag_error *err)
         return cag_fail(err, CAG_E_FORMAT, k->name, -1,
                         "section RCPT is missing: codec %s changes values, "
                         "and a cache without a receipt of how much is not "
-                        "used", k->info.codec);
+                        "used",
+                        k->info.codec);
     st = read_json(k, s, &v, err);
     if (!st)
         st = kvc_receipt_from_json(v, k->name, k->info.codec, &k->shape,
@@ -296,8 +296,8 @@ static cag_status read_receipt(cag_kvc *k, cag_error *err)
 cag_status kvc_read_sections(cag_kvc *k, cag_error *err)
 {
     struct kvc_check c = { k->name, CAG_E_FORMAT, err, CAG_OK };
-    uint64_t         text_size = 0;
-    cag_status       st = check_digests(k, err);
+    uint64_t text_size = 0;
+    cag_status st = check_digests(k, err);
 
     if (!st)
         st = read_json(k, k->core[KVC_META], &k->meta, err);

@@ -16,7 +16,7 @@
 static uint64_t json_bound(const jv *v)
 {
     struct buf b = BUF_INIT;
-    uint64_t   n = UINT64_C(1) << 18;
+    uint64_t n = UINT64_C(1) << 18;
 
     if (v) {
         jv_dump(v, &b);
@@ -30,8 +30,8 @@ static uint64_t json_bound(const jv *v)
 uint64_t kvc_size_bound(const struct kvc_desc *d)
 {
     struct kvc_shape s = d->shape;
-    int              codec = kvc_codec_find(d->codec);
-    uint64_t         n, small, kv = 0;
+    int codec = kvc_codec_find(d->codec);
+    uint64_t n, small, kv = 0;
 
     if (codec < 0)
         codec = KVC_F16Z;
@@ -59,7 +59,7 @@ uint64_t kvc_size_bound(const struct kvc_desc *d)
 cag_status kvc_check_space(const char *path, const struct kvc_desc *d,
                            cag_error *err)
 {
-    uint64_t   need = kvc_size_bound(d), have;
+    uint64_t need = kvc_size_bound(d), have;
     cag_status st = file_space(path, &have, err);
 
     if (st)
@@ -75,18 +75,18 @@ cag_status kvc_check_space(const char *path, const struct kvc_desc *d,
 
 cag_status kvc_check_replace(const char *path, cag_error *err)
 {
-    char    head[4];
+    char head[4];
     ssize_t n = 0;
-    int     fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 
     if (fd < 0)
-        return CAG_OK;             /* not there, or said when it is written */
+        return CAG_OK; /* not there, or said when it is written */
     do
         n = pread(fd, head, sizeof head, 0);
     while (n < 0 && errno == EINTR);
     close(fd);
-    if (n <= 0 || ((size_t)n == sizeof head &&
-                   memcmp(head, KVC_MAGIC, sizeof head) == 0))
+    if (n <= 0 ||
+        ((size_t)n == sizeof head && memcmp(head, KVC_MAGIC, sizeof head) == 0))
         return CAG_OK;
     return cag_fail(err, CAG_E_CREATE, path, -1,
                     "is a file but no cache, so it is not replaced; name "

@@ -16,10 +16,10 @@
 
 struct verify {
     const cag_kvc *k;
-    uint8_t      **raw;        /* [threads], NULL for plain codecs */
-    cag_status    *st;         /* [batch] */
-    cag_error     *err;        /* [batch] */
-    int            first;
+    uint8_t **raw;  /* [threads], NULL for plain codecs */
+    cag_status *st; /* [batch] */
+    cag_error *err; /* [batch] */
+    int first;
 };
 
 static cag_status zero_range(const cag_kvc *k, const char *what, uint64_t from,
@@ -64,8 +64,8 @@ static cag_status check_tail(const cag_kvc *k, int layer, int chunk,
                              const uint8_t *raw, cag_error *err)
 {
     const struct kvc_shape *s = &k->shape;
-    int                     used = s->n_tok % KVC_TILE;
-    int                     last = kvc_chunk_tiles(s, chunk) - 1;
+    int used = s->n_tok % KVC_TILE;
+    int last = kvc_chunk_tiles(s, chunk) - 1;
 
     if (used == 0 || chunk != kvc_n_chunk(s) - 1)
         return CAG_OK;
@@ -73,12 +73,13 @@ static cag_status check_tail(const cag_kvc *k, int layer, int chunk,
         for (int h = 0; h < s->n_kv_head; h++)
             if (!tail_is_zero(s, raw + kvc_tile_off(s, chunk, v, h, last),
                               v != 0, used) ||
-                (kvc_is_q8h(s) && !scales_are_zero(
-                     raw + kvc_scale_off(s, chunk, v, h, last), used)))
+                (kvc_is_q8h(s) &&
+                 !scales_are_zero(raw + kvc_scale_off(s, chunk, v, h, last),
+                                  used)))
                 return cag_fail(err, CAG_E_FORMAT, k->name, -1,
                                 "section KV: layer %d, chunk %d: a position "
-                                "behind the last token is not zero", layer,
-                                chunk);
+                                "behind the last token is not zero",
+                                layer, chunk);
     return CAG_OK;
 }
 
@@ -86,10 +87,10 @@ static cag_status check_chunk(const cag_kvc *k, int layer, int chunk,
                               uint8_t *dst, cag_error *err)
 {
     struct kvc_chunk_ref r;
-    const uint8_t       *raw;
-    uint8_t              d[SHA256_SIZE];
-    uint64_t             end;
-    cag_status           st = kvc_chunk_load(k, layer, chunk, dst, &raw, err);
+    const uint8_t *raw;
+    uint8_t d[SHA256_SIZE];
+    uint64_t end;
+    cag_status st = kvc_chunk_load(k, layer, chunk, dst, &raw, err);
 
     if (st)
         return st;
@@ -100,7 +101,8 @@ static cag_status check_chunk(const cag_kvc *k, int layer, int chunk,
     if (memcmp(d, r.sha256, sizeof d) != 0)
         return cag_fail(err, CAG_E_CORRUPT, k->name, (int64_t)r.off,
                         "section KV is damaged: layer %d, chunk %d (SHA-256 "
-                        "differs)", layer, chunk);
+                        "differs)",
+                        layer, chunk);
     end = r.off + r.n_stored;
     st = zero_range(k, "section KV", end, kvc_page_up(end), err);
     return st ? st : check_tail(k, layer, chunk, raw, err);
@@ -109,7 +111,7 @@ static cag_status check_chunk(const cag_kvc *k, int layer, int chunk,
 static void verify_range(void *ctx, int thread, int64_t begin, int64_t end)
 {
     struct verify *v = ctx;
-    int            per_layer = kvc_n_chunk(&v->k->shape);
+    int per_layer = kvc_n_chunk(&v->k->shape);
 
     for (int64_t i = begin; i < end; i++) {
         int at = v->first + (int)i;
@@ -123,7 +125,7 @@ static void verify_range(void *ctx, int thread, int64_t begin, int64_t end)
 /* The file as it is now, opened once more, and the gaps between sections. */
 static cag_status verify_small(const cag_kvc *k, cag_error *err)
 {
-    cag_kvc   *again;
+    cag_kvc *again;
     cag_status st = kvc_parse(k->data, k->size, k->name, &again, err);
 
     if (st)
@@ -131,8 +133,8 @@ static cag_status verify_small(const cag_kvc *k, cag_error *err)
     cag_kvc_close(again);
     for (int i = 0; i < k->n_section && !st; i++) {
         const struct kvc_section *s = &k->section[i];
-        uint64_t                  end = s->off + s->size;
-        char                      what[16];
+        uint64_t end = s->off + s->size;
+        char what[16];
 
         snprintf(what, sizeof what, "section %s", s->name);
         if (s != k->core[KVC_KV])
@@ -141,12 +143,12 @@ static cag_status verify_small(const cag_kvc *k, cag_error *err)
     return st;
 }
 
-static cag_status verify_chunks(struct verify *v, struct pool *pool,
-                                int batch, cag_progress_fn progress,
-                                void *ctx, cag_error *err)
+static cag_status verify_chunks(struct verify *v, struct pool *pool, int batch,
+                                cag_progress_fn progress, void *ctx,
+                                cag_error *err)
 {
     const struct kvc_shape *s = &v->k->shape;
-    int      per_layer = kvc_n_chunk(s), n_chunk = per_layer * s->n_layer;
+    int per_layer = kvc_n_chunk(s), n_chunk = per_layer * s->n_layer;
     uint64_t done = 0;
 
     for (v->first = 0; v->first < n_chunk; v->first += batch) {
@@ -158,10 +160,8 @@ static cag_status verify_chunks(struct verify *v, struct pool *pool,
                 return cag_error_copy(err, &v->err[i]);
             done += kvc_chunk_bytes(s, (v->first + i) % per_layer);
         }
-        if (progress && !progress(ctx, "verify", done,
-                                  v->k->info.kv_raw_bytes))
-            return cag_fail(err, CAG_E_CANCELLED, v->k->name, -1,
-                            "cancelled");
+        if (progress && !progress(ctx, "verify", done, v->k->info.kv_raw_bytes))
+            return cag_fail(err, CAG_E_CANCELLED, v->k->name, -1, "cancelled");
     }
     return CAG_OK;
 }
@@ -170,9 +170,9 @@ cag_status cag_kvc_verify(cag_kvc *k, int n_thread, cag_progress_fn progress,
                           void *ctx, cag_error *err)
 {
     struct verify v = { .k = k };
-    struct pool  *pool = NULL;
-    int           n = 0, batch;
-    cag_status    st = verify_small(k, err);
+    struct pool *pool = NULL;
+    int n = 0, batch;
+    cag_status st = verify_small(k, err);
 
     if (!st)
         st = pool_new(&pool, n_thread, err);

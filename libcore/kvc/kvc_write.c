@@ -26,47 +26,47 @@
 #include "util/rd.h"
 
 struct section {
-    char           name[5];
-    bool           required;
+    char name[5];
+    bool required;
     const uint8_t *data;
-    uint64_t       off, size;
-    uint8_t        sha256[SHA256_SIZE];
+    uint64_t off, size;
+    uint8_t sha256[SHA256_SIZE];
 };
 
 struct slot {
-    uint8_t   *stored;       /* what goes to disk */
-    size_t     n_stored;
-    uint64_t   xxh3;
-    uint8_t    sha256[SHA256_SIZE];
+    uint8_t *stored; /* what goes to disk */
+    size_t n_stored;
+    uint64_t xxh3;
+    uint8_t sha256[SHA256_SIZE];
     cag_status st;
-    cag_error  err;
+    cag_error err;
 };
 
 struct worker {
     struct kvc_coder *coder;
-    uint8_t          *raw;   /* NULL for plain codecs */
+    uint8_t *raw; /* NULL for plain codecs */
 };
 
 struct writer {
     const struct kvc_desc *d;
-    struct kvc_shape       shape;
-    enum kvc_codec         codec;
-    struct section         sec[KVC_MAX_SECTION];
-    int                    n_sec;
-    jv                    *meta;
-    uint8_t                binding[SHA256_SIZE];
-    struct buf             meta_text, srcs_text, prmt_text, text;
-    uint8_t               *toks, *chnk;
-    size_t                 chnk_size;
-    int                    per_layer, n_chunk;
-    struct slot           *slot;
-    struct worker         *worker;
-    int                    n_slot, n_worker;
-    int                    first;      /* chunk in slot 0 */
-    struct kvc_made        made;
-    struct buf             receipt;    /* RCPT */
-    struct file_out        out;
-    bool                   open;
+    struct kvc_shape shape;
+    enum kvc_codec codec;
+    struct section sec[KVC_MAX_SECTION];
+    int n_sec;
+    jv *meta;
+    uint8_t binding[SHA256_SIZE];
+    struct buf meta_text, srcs_text, prmt_text, text;
+    uint8_t *toks, *chnk;
+    size_t chnk_size;
+    int per_layer, n_chunk;
+    struct slot *slot;
+    struct worker *worker;
+    int n_slot, n_worker;
+    int first; /* chunk in slot 0 */
+    struct kvc_made made;
+    struct buf receipt; /* RCPT */
+    struct file_out out;
+    bool open;
 };
 
 /* ------------------------------------------------------- small sections */
@@ -110,9 +110,9 @@ static jv *text_object(const struct writer *w, const uint8_t d[SHA256_SIZE])
 /* META but for the content id, which is a placeholder of its width. */
 static cag_status make_meta(struct writer *w, cag_error *err)
 {
-    uint8_t    tknz[SHA256_SIZE], text[SHA256_SIZE];
-    uint8_t    none[SHA256_SIZE] = { 0 };
-    jv        *binding = NULL;
+    uint8_t tknz[SHA256_SIZE], text[SHA256_SIZE];
+    uint8_t none[SHA256_SIZE] = { 0 };
+    jv *binding = NULL;
     cag_status st;
 
     w->meta = jv_copy(w->d->meta);
@@ -137,8 +137,8 @@ static cag_status make_meta(struct writer *w, cag_error *err)
 
 static cag_status make_text(struct writer *w, cag_error *err)
 {
-    uint8_t    head[KVC_TEXT_HEAD] = { 0 };
-    uint32_t   method;
+    uint8_t head[KVC_TEXT_HEAD] = { 0 };
+    uint32_t method;
     cag_status st;
 
     rd_put64(head, w->d->text_size);
@@ -183,7 +183,7 @@ static void add(struct writer *w, const char *name, bool required,
 static cag_status make_sections(struct writer *w, cag_error *err)
 {
     const struct kvc_desc *d = w->d;
-    cag_status             st = make_meta(w, err);
+    cag_status st = make_meta(w, err);
 
     if (!st)
         st = jv_dump_canonical(d->sources, &w->srcs_text, err);
@@ -223,7 +223,7 @@ static cag_status make_sections(struct writer *w, cag_error *err)
 static cag_status make_slots(struct writer *w, int n_thread, cag_error *err)
 {
     size_t raw = kvc_chunk_bytes(&w->shape, 0);
-    bool   pack = w->codec == KVC_F16Z;
+    bool pack = w->codec == KVC_F16Z;
 
     w->n_worker = n_thread;
     w->n_slot = 2 * n_thread < w->n_chunk ? 2 * n_thread : w->n_chunk;
@@ -232,8 +232,8 @@ static cag_status make_slots(struct writer *w, int n_thread, cag_error *err)
     if (!w->worker || !w->slot)
         return cag_fail_nomem(err, "KV chunks");
     for (int i = 0; i < w->n_slot; i++) {
-        w->slot[i].stored = mem_alloc_aligned(
-            64, pack ? kvc_encode_bound(raw) : raw);
+        w->slot[i].stored =
+            mem_alloc_aligned(64, pack ? kvc_encode_bound(raw) : raw);
         if (!w->slot[i].stored)
             return cag_fail_nomem(err, "KV chunk");
     }
@@ -249,9 +249,9 @@ static cag_status make_slots(struct writer *w, int n_thread, cag_error *err)
 static cag_status encode_one(struct writer *w, struct worker *wk,
                              struct slot *s, int i, cag_error *err)
 {
-    int        layer = i / w->per_layer, chunk = i % w->per_layer;
-    size_t     n = kvc_chunk_bytes(&w->shape, chunk);
-    uint8_t   *raw = wk->raw ? wk->raw : s->stored;
+    int layer = i / w->per_layer, chunk = i % w->per_layer;
+    size_t n = kvc_chunk_bytes(&w->shape, chunk);
+    uint8_t *raw = wk->raw ? wk->raw : s->stored;
     cag_status st = w->d->chunk(w->d->ctx, layer, chunk, raw, err);
 
     if (!st)
@@ -272,8 +272,8 @@ static void encode_range(void *ctx, int thread, int64_t begin, int64_t end)
         struct slot *s = &w->slot[i];
 
         s->err = (cag_error)CAG_ERROR_INIT;
-        s->st = encode_one(w, &w->worker[thread], s, w->first + (int)i,
-                           &s->err);
+        s->st =
+            encode_one(w, &w->worker[thread], s, w->first + (int)i, &s->err);
     }
 }
 
@@ -281,7 +281,7 @@ static cag_status write_chunks(struct writer *w, struct pool *pool,
                                cag_error *err)
 {
     struct section *kv = &w->sec[w->n_sec - 1];
-    uint64_t        at = 0, end = 0, done = 0, total = 0;
+    uint64_t at = 0, end = 0, done = 0, total = 0;
 
     for (int i = 0; i < w->per_layer; i++)
         total += (uint64_t)w->shape.n_layer * kvc_chunk_bytes(&w->shape, i);
@@ -293,15 +293,15 @@ static cag_status write_chunks(struct writer *w, struct pool *pool,
         pool_run(pool, encode_range, w, n, 1);
         for (int i = 0; i < n; i++) {
             struct slot *s = &w->slot[i];
-            size_t       raw = kvc_chunk_bytes(&w->shape,
-                                               (w->first + i) % w->per_layer);
-            uint8_t     *e = w->chnk + (size_t)(w->first + i) * KVC_CHNK_SIZE;
-            cag_status   st;
+            size_t raw =
+                kvc_chunk_bytes(&w->shape, (w->first + i) % w->per_layer);
+            uint8_t *e = w->chnk + (size_t)(w->first + i) * KVC_CHNK_SIZE;
+            cag_status st;
 
             if (s->st)
                 return cag_error_copy(err, &s->err);
-            st = file_out_pwrite(&w->out, s->stored, s->n_stored,
-                                 kv->off + at, err);
+            st = file_out_pwrite(&w->out, s->stored, s->n_stored, kv->off + at,
+                                 err);
             if (st)
                 return st;
             rd_put64(e, at);
@@ -316,8 +316,7 @@ static cag_status write_chunks(struct writer *w, struct pool *pool,
         }
         if (w->d->progress &&
             !w->d->progress(w->d->progress_ctx, "write", done, total))
-            return cag_fail(err, CAG_E_CANCELLED, w->out.path, -1,
-                            "cancelled");
+            return cag_fail(err, CAG_E_CANCELLED, w->out.path, -1, "cancelled");
     }
     kv->size = end;
     w->made.kv_raw_bytes = done;
@@ -330,12 +329,12 @@ static cag_status write_chunks(struct writer *w, struct pool *pool,
 static cag_status finish_meta(struct writer *w, cag_error *err)
 {
     struct section *kv = &w->sec[w->n_sec - 1];
-    const uint8_t  *digests = w->chnk + 32;
-    size_t          size = w->meta_text.size;
-    uint8_t         id[SHA256_SIZE];
-    char            hex[2 * SHA256_SIZE + 1];
-    struct sha256   h = { NULL };
-    cag_status      st = sha256_init(&h, err);
+    const uint8_t *digests = w->chnk + 32;
+    size_t size = w->meta_text.size;
+    uint8_t id[SHA256_SIZE];
+    char hex[2 * SHA256_SIZE + 1];
+    struct sha256 h = { NULL };
+    cag_status st = sha256_init(&h, err);
 
     if (st)
         return st;
@@ -365,7 +364,7 @@ static cag_status finish_meta(struct writer *w, cag_error *err)
 
 static cag_status write_header(struct writer *w, uint64_t size, cag_error *err)
 {
-    uint8_t    page[KVC_PAGE] = { 0 }, d[SHA256_SIZE];
+    uint8_t page[KVC_PAGE] = { 0 }, d[SHA256_SIZE];
     cag_status st;
 
     memcpy(page, KVC_MAGIC, 8);
@@ -395,8 +394,8 @@ static cag_status write_section(struct writer *w, struct section *s,
 {
     cag_status st = sha256_buf(s->data, (size_t)s->size, s->sha256, err);
 
-    return st ? st : file_out_pwrite(&w->out, s->data, (size_t)s->size,
-                                     s->off, err);
+    return st ? st
+              : file_out_pwrite(&w->out, s->data, (size_t)s->size, s->off, err);
 }
 
 /* Fill the page of the last section, then say in the header what there is. */
@@ -404,8 +403,8 @@ static cag_status close_off(struct writer *w, cag_error *err)
 {
     static const uint8_t zero[KVC_PAGE];
     const struct section *last = &w->sec[w->n_sec - 1];
-    uint64_t              end = last->off + last->size, size = kvc_page_up(end);
-    cag_status            st = CAG_OK;
+    uint64_t end = last->off + last->size, size = kvc_page_up(end);
+    cag_status st = CAG_OK;
 
     if (size > end)
         st = file_out_pwrite(&w->out, zero, (size_t)(size - end), end, err);
@@ -428,17 +427,17 @@ static cag_status write_rest(struct writer *w, cag_error *err)
 static cag_status make_receipt(struct writer *w, const cag_kvc_receipt *r,
                                cag_error *err)
 {
-    struct arena     a = { NULL };
+    struct arena a = { NULL };
     cag_kvc_receipt *read;
-    cag_error        why = CAG_ERROR_INIT;
-    jv              *v = NULL;
-    cag_status st = kvc_receipt_to_json(r, w->d->codec, w->shape.n_layer, &v,
-                                        err);
+    cag_error why = CAG_ERROR_INIT;
+    jv *v = NULL;
+    cag_status st =
+        kvc_receipt_to_json(r, w->d->codec, w->shape.n_layer, &v, err);
 
     if (!st)
         st = jv_dump_canonical(v, &w->receipt, err);
-    if (!st && kvc_receipt_from_json(v, NULL, w->d->codec, &w->shape, &a,
-                                     &read, &why) != CAG_OK) {
+    if (!st && kvc_receipt_from_json(v, NULL, w->d->codec, &w->shape, &a, &read,
+                                     &why) != CAG_OK) {
         if (why.status == CAG_E_FORMAT)
             why.status = CAG_E_USAGE;
         st = cag_error_copy(err, &why);
@@ -457,8 +456,8 @@ static cag_status add_receipt(struct writer *w, cag_error *err)
 {
     struct file_map map;
     cag_kvc_receipt r = { .version = KVC_RECEIPT_VERSION };
-    cag_kvc        *draft = NULL;
-    cag_status      st = file_out_map(&w->out, &map, err);
+    cag_kvc *draft = NULL;
+    cag_status st = file_out_map(&w->out, &map, err);
 
     if (st)
         return st;
@@ -503,7 +502,7 @@ cag_status kvc_write(const char *path, const struct kvc_desc *d, int mode,
                      struct pool *pool, cag_error *err)
 {
     struct writer *w = mem_zalloc(sizeof *w);
-    cag_status     st;
+    cag_status st;
 
     if (!w)
         return cag_fail_nomem(err, "cache writer");
@@ -524,7 +523,7 @@ cag_status kvc_write(const char *path, const struct kvc_desc *d, int mode,
     if (!st && d->receipt)
         st = add_receipt(w, err);
     if (!st) {
-        w->open = false;             /* commit aborts itself */
+        w->open = false; /* commit aborts itself */
         st = file_out_commit(&w->out, err);
         if (!st && d->made)
             *d->made = w->made;

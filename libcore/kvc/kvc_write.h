@@ -62,32 +62,37 @@
 /* An optional section (NGRM, ...), stored as it is.  A reader that does not
  * know the name skips it. */
 struct kvc_extra {
-    char        name[5];          /* up to 4 of A-Z 0-9, none of ours */
+    char name[5]; /* up to 4 of A-Z 0-9, none of ours */
     const void *data;
-    size_t      size;
+    size_t size;
 };
 
 /* What was written. */
 struct kvc_made {
     uint64_t size_bytes, kv_raw_bytes, kv_stored_bytes;
-    char     content_id[2 * SHA256_SIZE + 1];
+    char content_id[2 * SHA256_SIZE + 1];
 };
 
 struct kvc_desc {
-    struct kvc_shape shape;       /* chunk_tok 0: filled by kvc_chunk_tok   */
-    const char    *codec;         /* "f16z", "f16", "f32", "q8h"            */
-    const jv      *meta, *sources, *prompt;              /* see above       */
-    const char    *text; size_t text_size;
+    struct kvc_shape shape; /* chunk_tok 0: filled by kvc_chunk_tok   */
+    const char *codec;      /* "f16z", "f16", "f32", "q8h"            */
+    const jv *meta, *sources, *prompt; /* see above       */
+    const char *text;
+    size_t text_size;
     /* ids in [0, n_vocab); id_off never decreasing, at most text_size;
      * n_ids = shape.n_tok */
-    const int32_t *ids; const int64_t *id_off; size_t n_ids;
-    const void    *tokenizer; size_t tokenizer_size;     /* TKNZ blob       */
-    const struct kvc_extra *extra; int n_extra;          /* may be NULL, 0  */
+    const int32_t *ids;
+    const int64_t *id_off;
+    size_t n_ids;
+    const void *tokenizer;
+    size_t tokenizer_size; /* TKNZ blob       */
+    const struct kvc_extra *extra;
+    int n_extra; /* may be NULL, 0  */
     /* Fill dst (64-byte aligned) with raw chunk (layer, chunk); may be
      * called from several threads for different chunks. */
     cag_status (*chunk)(void *ctx, int layer, int chunk, uint8_t *dst,
                         cag_error *err);
-    void          *ctx;
+    void *ctx;
     /*
      * For a lossy codec, and only then: measure the loss of the finished
      * file but for its receipt (draft, valid during the call) and fill r,
@@ -96,13 +101,14 @@ struct kvc_desc {
      */
     cag_status (*receipt)(void *ctx, const cag_kvc *draft, cag_kvc_receipt *r,
                           cag_error *err);
-    void          *receipt_ctx;
+    void *receipt_ctx;
     /* NULL, or 64 hex digits: another content id is CAG_E_CORRUPT and no
      * file is made */
-    const char    *expect_content_id;
+    const char *expect_content_id;
     /* called from the caller's thread with bytes of raw KV done */
-    cag_progress_fn progress; void *progress_ctx;        /* may be NULL     */
-    struct kvc_made *made;        /* filled on success; may be NULL         */
+    cag_progress_fn progress;
+    void *progress_ctx;    /* may be NULL     */
+    struct kvc_made *made; /* filled on success; may be NULL         */
 };
 
 /*
@@ -121,7 +127,7 @@ cag_status kvc_desc_check(const struct kvc_desc *d, struct kvc_shape *shape,
 
 /* Upper bound of the file's size, for a free-space check before a prefill.
  * Members that are not known yet may be NULL: they count as 1 MiB together. */
-uint64_t   kvc_size_bound(const struct kvc_desc *d);
+uint64_t kvc_size_bound(const struct kvc_desc *d);
 /* CAG_E_CREATE when path is a file that is neither empty nor a cache: a slip
  * of the hand must not cost somebody's text.  Damaged caches may go. */
 cag_status kvc_check_replace(const char *path, cag_error *err);
@@ -135,8 +141,7 @@ cag_status kvc_check_space(const char *path, const struct kvc_desc *d,
  * (new reference, canonical order not implied) and its digest: what a
  * freshness check compares, member by member, with META.binding.
  */
-cag_status kvc_binding(const jv *meta, const jv *sources,
-                       const char *kv_class,
+cag_status kvc_binding(const jv *meta, const jv *sources, const char *kv_class,
                        const uint8_t tokenizer_sha256[SHA256_SIZE],
                        jv **binding, uint8_t digest[SHA256_SIZE],
                        cag_error *err);

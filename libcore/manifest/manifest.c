@@ -29,10 +29,10 @@
 enum kind { K_STR, K_PATH, K_MODEL, K_INT, K_SIZE, K_REAL, K_CHOICE, K_DATE };
 
 struct key {
-    const char        *name;
-    enum kind          kind;
-    size_t             off;           /* of the member it fills */
-    int64_t            min, max;
+    const char *name;
+    enum kind kind;
+    size_t off; /* of the member it fills */
+    int64_t min, max;
     const char *const *choices;
 };
 
@@ -72,24 +72,24 @@ static const struct key prompt_keys[] = {
 };
 
 struct loader {
-    yaml_parser_t  parser;
-    yaml_event_t   event;
-    bool           has_event;
-    const char    *path;
-    char          *dir;
-    cag_manifest  *m;
-    struct arena  *arena;
-    cag_error     *err;
-    unsigned char  seen[2][32];       /* by table and key */
+    yaml_parser_t parser;
+    yaml_event_t event;
+    bool has_event;
+    const char *path;
+    char *dir;
+    cag_manifest *m;
+    struct arena *arena;
+    cag_error *err;
+    unsigned char seen[2][32]; /* by table and key */
 };
 
 /* ---------------------------------------------------------------- events */
 
-static cag_status fail(struct loader *l, const yaml_mark_t *at,
-                       const char *fmt, ...) PRINTF_LIKE(3, 4);
+static cag_status fail(struct loader *l, const yaml_mark_t *at, const char *fmt,
+                       ...) PRINTF_LIKE(3, 4);
 
-static cag_status fail(struct loader *l, const yaml_mark_t *at,
-                       const char *fmt, ...)
+static cag_status fail(struct loader *l, const yaml_mark_t *at, const char *fmt,
+                       ...)
 {
     char msg[512];
     va_list ap;
@@ -131,8 +131,10 @@ static cag_status next(struct loader *l)
         tag = e->data.mapping_start.tag;
     }
     if (anchor)
-        return fail(l, &e->start_mark, "an anchor (&%s): not used in a "
-                    "manifest", (const char *)anchor);
+        return fail(l, &e->start_mark,
+                    "an anchor (&%s): not used in a "
+                    "manifest",
+                    (const char *)anchor);
     if (tag)
         return fail(l, &e->start_mark, "a tag (%s): not used in a manifest",
                     (const char *)tag);
@@ -155,8 +157,8 @@ static const char *scalar(struct loader *l, const char *what, cag_status *st)
     char *copy;
 
     if (e->type != YAML_SCALAR_EVENT) {
-        *st = fail(l, &e->start_mark, "%s is %s, expected a plain value",
-                   what, event_name(e->type));
+        *st = fail(l, &e->start_mark, "%s is %s, expected a plain value", what,
+                   event_name(e->type));
         return NULL;
     }
     s = (const char *)e->data.scalar.value;
@@ -175,10 +177,10 @@ static const char *scalar(struct loader *l, const char *what, cag_status *st)
 static const char *in_dir(struct loader *l, const char *path, cag_status *st)
 {
     /* "./x" would be another name for x in messages and in make rules */
-    char *joined = strcmp(l->dir, ".") ? file_join(l->dir, path)
-                                       : mem_strdup(path);
-    const char *copy = joined ? arena_strndup(l->arena, joined,
-                                              strlen(joined)) : NULL;
+    char *joined =
+        strcmp(l->dir, ".") ? file_join(l->dir, path) : mem_strdup(path);
+    const char *copy =
+        joined ? arena_strndup(l->arena, joined, strlen(joined)) : NULL;
 
     mem_free(joined);
     if (!copy)
@@ -255,14 +257,14 @@ static cag_status take_value(struct loader *l, const struct key *k)
         return st;
     if (!*s)
         return fail(l, at, "%s is empty", k->name);
-    l->m->place[l->m->n_place++] = (cag_manifest_place){
-        k->name, (int)at->line + 1, (int)at->column + 1
-    };
+    l->m->place[l->m->n_place++] =
+        (cag_manifest_place){ k->name, (int)at->line + 1, (int)at->column + 1 };
     if (k->kind == K_INT || k->kind == K_SIZE) {
         if (!to_number(s, k->kind == K_SIZE, &n) || n < k->min || n > k->max)
-            return fail(l, at, "%s is '%.60s', expected a whole number from "
-                        "%lld to %lld", k->name, s, (long long)k->min,
-                        (long long)k->max);
+            return fail(l, at,
+                        "%s is '%.60s', expected a whole number from "
+                        "%lld to %lld",
+                        k->name, s, (long long)k->min, (long long)k->max);
         memcpy(slot, &n, sizeof n);
         return CAG_OK;
     }
@@ -270,9 +272,10 @@ static cag_status take_value(struct loader *l, const struct key *k)
         double x;
 
         if (!to_real(s, &x) || x > (double)k->max)
-            return fail(l, at, "%s is '%.60s', expected a number from %lld to "
-                        "%lld, such as 3e-4", k->name, s, (long long)k->min,
-                        (long long)k->max);
+            return fail(l, at,
+                        "%s is '%.60s', expected a number from %lld to "
+                        "%lld, such as 3e-4",
+                        k->name, s, (long long)k->min, (long long)k->max);
         memcpy(slot, &x, sizeof x);
         return CAG_OK;
     }
@@ -287,7 +290,8 @@ static cag_status take_value(struct loader *l, const struct key *k)
     if (k->kind == K_DATE && !is_date(s))
         return fail(l, at, "%s is '%.60s', expected YYYY-MM-DD", k->name, s);
     if (!strcmp(k->name, "output") && !strcmp(s, "-"))
-        return fail(l, at, "output must be a file: a cache is mapped, not "
+        return fail(l, at,
+                    "output must be a file: a cache is mapped, not "
                     "streamed");
     if (k->kind == K_PATH)
         s = in_dir(l, s, &st);
@@ -304,13 +308,13 @@ static cag_status take_value(struct loader *l, const struct key *k)
 }
 
 static cag_status mapping(struct loader *l, const struct key *keys, int table,
-                          cag_status (*special)(struct loader *,
-                                                const char *, bool *));
+                          cag_status (*special)(struct loader *, const char *,
+                                                bool *));
 
 /* One "key: value" of a table; the current event is the key. */
 static cag_status take_key(struct loader *l, const struct key *keys, int table,
-                           cag_status (*special)(struct loader *,
-                                                 const char *, bool *))
+                           cag_status (*special)(struct loader *, const char *,
+                                                 bool *))
 {
     yaml_mark_t at = l->event.start_mark;
     cag_status st = CAG_OK;
@@ -327,8 +331,10 @@ static cag_status take_key(struct loader *l, const struct key *keys, int table,
     while (keys[i].name && strcmp(keys[i].name, name))
         i++;
     if (!keys[i].name)
-        return fail(l, &at, "unknown key '%.60s'; cag-manifest(5) lists the "
-                    "keys", name);
+        return fail(l, &at,
+                    "unknown key '%.60s'; cag-manifest(5) lists the "
+                    "keys",
+                    name);
     if (l->seen[table][i]++)
         return fail(l, &at, "the key '%s' stands here a second time", name);
     st = next(l);
@@ -337,14 +343,16 @@ static cag_status take_key(struct loader *l, const struct key *keys, int table,
 
 /* The current event is the start of the mapping; ends at its end. */
 static cag_status mapping(struct loader *l, const struct key *keys, int table,
-                          cag_status (*special)(struct loader *,
-                                                const char *, bool *))
+                          cag_status (*special)(struct loader *, const char *,
+                                                bool *))
 {
     cag_status st;
 
     if (l->event.type != YAML_MAPPING_START_EVENT)
-        return fail(l, &l->event.start_mark, "found %s, expected a mapping "
-                    "(key: value)", event_name(l->event.type));
+        return fail(l, &l->event.start_mark,
+                    "found %s, expected a mapping "
+                    "(key: value)",
+                    event_name(l->event.type));
     while (!(st = next(l)) && l->event.type != YAML_MAPPING_END_EVENT)
         if ((st = take_key(l, keys, table, special)) != CAG_OK)
             break;
@@ -377,7 +385,8 @@ static cag_status take_filter(struct loader *l, cag_source_spec *s)
         char *save, *w;
 
         if (line && strpbrk(line, "'\"\\|&;<>$`"))
-            return fail(l, &at, "no shell runs a filter; write words with "
+            return fail(l, &at,
+                        "no shell runs a filter; write words with "
                         "quotes or spaces as a list: [cmd, \"arg\"]");
         for (w = copy ? strtok_r(copy, " \t\n", &save) : NULL; w && !st;
              w = strtok_r(NULL, " \t\n", &save)) {
@@ -407,8 +416,10 @@ static cag_status source_member(struct loader *l, cag_source_spec *s,
     while (i < 5 && strcmp(names[i], name))
         i++;
     if (i == 5)
-        return fail(l, at, "unknown key '%.60s' of a source; known are path, "
-                    "title, filter, timeout, max-output", name);
+        return fail(l, at,
+                    "unknown key '%.60s' of a source; known are path, "
+                    "title, filter, timeout, max-output",
+                    name);
     if (*seen & (1u << i))
         return fail(l, at, "the key '%s' stands here a second time", name);
     *seen |= 1u << i;
@@ -427,10 +438,10 @@ static cag_status source_member(struct loader *l, cag_source_spec *s,
         s->title = v;
     else if (!to_number(v, i == 4, &n) || n < 1 ||
              n > (i == 3 ? 86400 : (int64_t)1 << 30))
-        return fail(l, &l->event.start_mark, i == 3
-                        ? "timeout is '%.60s', expected seconds from 1 to "
-                          "86400"
-                        : "max-output is '%.60s', expected bytes up to 1G",
+        return fail(l, &l->event.start_mark,
+                    i == 3 ? "timeout is '%.60s', expected seconds from 1 to "
+                             "86400"
+                           : "max-output is '%.60s', expected bytes up to 1G",
                     v);
     else if (i == 3)
         s->filter_timeout_s = (double)n;
@@ -492,8 +503,7 @@ static cag_status take_sources(struct loader *l)
             return st;
         if (n == cap) {
             int more = cap ? 2 * cap : 16;
-            cag_source_spec *v = arena_array(l->arena, (size_t)more,
-                                             sizeof *v);
+            cag_source_spec *v = arena_array(l->arena, (size_t)more, sizeof *v);
 
             if (!v)
                 return cag_fail_nomem(l->err, "manifest");
@@ -547,7 +557,7 @@ static cag_status document(struct loader *l)
         return fail(l, &at, "the manifest is empty");
     st = mapping(l, top_keys, 0, top_special);
     if (!st)
-        st = next(l);                              /* end of the document */
+        st = next(l); /* end of the document */
     if (!st)
         st = next(l);
     if (!st && l->event.type != YAML_STREAM_END_EVENT)
@@ -557,7 +567,8 @@ static cag_status document(struct loader *l)
     if (!st && m->system && m->system_file)
         return fail(l, &at, "system and system-file exclude each other");
     if (!st && m->chat_template && m->chat_template_file)
-        return fail(l, &at, "chat-template and chat-template-file exclude "
+        return fail(l, &at,
+                    "chat-template and chat-template-file exclude "
                     "each other");
     return st;
 }

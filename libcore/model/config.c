@@ -7,9 +7,12 @@
 const char *model_arch_name(enum model_arch a)
 {
     switch (a) {
-    case ARCH_LLAMA: return "llama";
-    case ARCH_QWEN2: return "qwen2";
-    case ARCH_QWEN3: return "qwen3";
+    case ARCH_LLAMA:
+        return "llama";
+    case ARCH_QWEN2:
+        return "qwen2";
+    case ARCH_QWEN3:
+        return "qwen3";
     }
     return "unknown";
 }
@@ -20,11 +23,13 @@ cag_status config_check(const struct model_config *c, const char *file,
     if (c->d_head % 8 || c->d_head > MODEL_MAX_D_HEAD)
         return cag_fail(err, CAG_E_UNSUPPORTED, file, -1,
                         "a head size of %d, expected a multiple of 8 up to "
-                        "%d", c->d_head, MODEL_MAX_D_HEAD);
+                        "%d",
+                        c->d_head, MODEL_MAX_D_HEAD);
     if (c->n_head % c->n_kv_head)
         return cag_fail(err, CAG_E_FORMAT, file, -1,
                         "%d attention heads do not divide into groups of %d "
-                        "key/value heads", c->n_head, c->n_kv_head);
+                        "key/value heads",
+                        c->n_head, c->n_kv_head);
     if (!(c->rms_eps >= 0.0f && c->rms_eps < 1.0f))
         return cag_fail(err, CAG_E_FORMAT, file, -1,
                         "rms_norm_eps is %g, expected 0..1",

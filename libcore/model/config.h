@@ -18,26 +18,26 @@
 
 enum model_arch { ARCH_LLAMA, ARCH_QWEN2, ARCH_QWEN3 };
 
-#define MODEL_MAX_LAYER 1024
+#define MODEL_MAX_LAYER  1024
 #define MODEL_MAX_D_HEAD 512
-#define MODEL_MAX_EOS 16
+#define MODEL_MAX_EOS    16
 
 struct model_config {
     enum model_arch arch;
-    int   n_layer, n_head, n_kv_head, d_head, d_model, d_ff, n_vocab, n_ctx;
+    int n_layer, n_head, n_kv_head, d_head, d_model, d_ff, n_vocab, n_ctx;
     float rms_eps;
-    bool  tied;                     /* output matrix = embedding            */
-    bool  qkv_bias, o_bias;         /* biases of the attention projections  */
+    bool tied;             /* output matrix = embedding            */
+    bool qkv_bias, o_bias; /* biases of the attention projections  */
     /* Sliding window: position p sees keys > p - window; 0 = full. Refused
      * at open when shorter than the context asked for. */
-    int   window;
+    int window;
     /* inv_freq[i], i < d_head / 2, rounded to f32 as transformers does, all
      * scaling (linear, llama3, yarn) already applied */
     float inv_freq[MODEL_MAX_D_HEAD / 2];
-    float rope_mscale;              /* factor on cos and sin (yarn), else 1 */
-    char  rope_text[256];           /* canonical description, for the binding */
-    int32_t eos[MODEL_MAX_EOS];     /* from config/generation_config         */
-    int   n_eos;
+    float rope_mscale;          /* factor on cos and sin (yarn), else 1 */
+    char rope_text[256];        /* canonical description, for the binding */
+    int32_t eos[MODEL_MAX_EOS]; /* from config/generation_config         */
+    int n_eos;
 };
 
 cag_status config_from_gguf(const struct gguf *g, struct model_config *c,

@@ -18,9 +18,9 @@
 
 struct reader {
     const struct gguf *g;
-    const char        *arch;
-    char               key[96];
-    cag_error         *err;
+    const char *arch;
+    char key[96];
+    cag_error *err;
 };
 
 static const char *key(struct reader *r, const char *tail)
@@ -33,8 +33,8 @@ static cag_status get_int(struct reader *r, const char *tail, bool required,
                           int64_t max, int *out)
 {
     int64_t v = *out;
-    cag_status st = gguf_get_int(r->g, key(r, tail), required, 1, max, &v,
-                                 r->err);
+    cag_status st =
+        gguf_get_int(r->g, key(r, tail), required, 1, max, &v, r->err);
 
     *out = (int)v;
     return st;
@@ -59,28 +59,50 @@ static bool str_is(struct gguf_str s, const char *want)
 /* ---------------------------------------------------------- known keys */
 
 static const char *const used_keys[] = {
-    "block_count", "context_length", "embedding_length",
-    "feed_forward_length", "vocab_size", "attention.head_count",
-    "attention.head_count_kv", "attention.key_length",
-    "attention.value_length", "attention.layer_norm_rms_epsilon",
-    "attention.sliding_window", "rope.dimension_count", "rope.freq_base",
-    "rope.scale_linear", "rope.scaling.type", "rope.scaling.factor",
-    "rope.scaling.original_context_length", "rope.scaling.attn_factor",
-    "rope.scaling.yarn_ext_factor", "rope.scaling.yarn_attn_factor",
-    "rope.scaling.yarn_beta_fast", "rope.scaling.yarn_beta_slow",
+    "block_count",
+    "context_length",
+    "embedding_length",
+    "feed_forward_length",
+    "vocab_size",
+    "attention.head_count",
+    "attention.head_count_kv",
+    "attention.key_length",
+    "attention.value_length",
+    "attention.layer_norm_rms_epsilon",
+    "attention.sliding_window",
+    "rope.dimension_count",
+    "rope.freq_base",
+    "rope.scale_linear",
+    "rope.scaling.type",
+    "rope.scaling.factor",
+    "rope.scaling.original_context_length",
+    "rope.scaling.attn_factor",
+    "rope.scaling.yarn_ext_factor",
+    "rope.scaling.yarn_attn_factor",
+    "rope.scaling.yarn_beta_fast",
+    "rope.scaling.yarn_beta_slow",
     "rope.scaling.yarn_log_multiplier",
     /* say nothing about the computation */
-    "rope.scaling.finetuned", "tensor_data_layout",
-    "attention.layer_norm_epsilon", "embedding_length_out",
+    "rope.scaling.finetuned",
+    "tensor_data_layout",
+    "attention.layer_norm_epsilon",
+    "embedding_length_out",
 };
 
 /* Known, and harmless with this value only. */
-static const struct { const char *key; double value; } neutral_keys[] = {
-    { "expert_count", 0 },           { "expert_used_count", 0 },
-    { "use_parallel_residual", 0 },  { "attention.causal", 1 },
+static const struct {
+    const char *key;
+    double value;
+} neutral_keys[] = {
+    { "expert_count", 0 },
+    { "expert_used_count", 0 },
+    { "use_parallel_residual", 0 },
+    { "attention.causal", 1 },
     { "attention.max_alibi_bias", 0 },
-    { "attn_logit_softcapping", 0 }, { "final_logit_softcapping", 0 },
-    { "logit_scale", 1 },            { "attention.scale", 0 },
+    { "attn_logit_softcapping", 0 },
+    { "final_logit_softcapping", 0 },
+    { "logit_scale", 1 },
+    { "attention.scale", 0 },
     { "leading_dense_block_count", 0 },
 };
 
@@ -127,14 +149,14 @@ static cag_status refuse_unknown(struct reader *r)
         const struct gguf_kv *kv = gguf_kv_at(r->g, i);
         char shown[96];
 
-        if (kv->key.n < prefix ||
-            memcmp(kv->key.s, key(r, ""), prefix) != 0 ||
+        if (kv->key.n < prefix || memcmp(kv->key.s, key(r, ""), prefix) != 0 ||
             key_known(r->g, kv, prefix))
             continue;
         sniff_printable(shown, sizeof shown, kv->key.s, kv->key.n);
         return cag_fail(r->err, CAG_E_UNSUPPORTED, gguf_path(r->g), -1,
                         "key %s: not known to cag, or with a value cag does "
-                        "not compute", shown);
+                        "not compute",
+                        shown);
     }
     return CAG_OK;
 }
@@ -153,8 +175,8 @@ static cag_status rope_divisors(struct reader *r, const struct model_config *c,
         return cag_fail(r->err, CAG_E_FORMAT, gguf_path(r->g), -1,
                         "tensor rope_freqs.weight: %llu elements of type %s, "
                         "expected %d of F32",
-                        (unsigned long long)t->dims[0],
-                        gguf_type_name(t->type), c->d_head / 2);
+                        (unsigned long long)t->dims[0], gguf_type_name(t->type),
+                        c->d_head / 2);
     if (s->kind != ROPE_DEFAULT)
         return cag_fail(r->err, CAG_E_UNSUPPORTED, gguf_path(r->g), -1,
                         "both rope_freqs.weight and a rope scaling type");
@@ -185,8 +207,7 @@ static cag_status yarn_keys(struct reader *r, struct model_config *c,
     if (gguf_find(r->g, key(r, "rope.scaling.original_context_length"))) {
         int64_t orig = 0;
 
-        st = gguf_get_int(r->g, r->key, true, 1, CONFIG_MAX_CTX, &orig,
-                          r->err);
+        st = gguf_get_int(r->g, r->key, true, 1, CONFIG_MAX_CTX, &orig, r->err);
         if (st)
             return st;
         s->orig_ctx = (double)orig;
@@ -227,8 +248,8 @@ static cag_status read_rope(struct reader *r, struct model_config *c)
     if (n_rot != c->d_head)
         return cag_fail(r->err, CAG_E_UNSUPPORTED, gguf_path(r->g), -1,
                         "key %s is %d with heads of %d: partial rotary "
-                        "embedding", key(r, "rope.dimension_count"), n_rot,
-                        c->d_head);
+                        "embedding",
+                        key(r, "rope.dimension_count"), n_rot, c->d_head);
     if (str_is(type, "linear")) {
         /* the type's default, and without a factor no scaling at all */
         tail = "rope.scaling.factor";
@@ -249,8 +270,8 @@ static cag_status read_rope(struct reader *r, struct model_config *c)
         sniff_printable(shown, sizeof shown, type.s, type.n);
         return cag_fail(r->err, CAG_E_UNSUPPORTED, gguf_path(r->g), -1,
                         "key %s is \"%s\"; cag computes none, linear, yarn "
-                        "and rope_freqs.weight", key(r, "rope.scaling.type"),
-                        shown);
+                        "and rope_freqs.weight",
+                        key(r, "rope.scaling.type"), shown);
     }
     st = rope_divisors(r, c, &s);
     if (st)
@@ -267,8 +288,7 @@ static cag_status read_dims(struct reader *r, struct model_config *c)
     int d_v;
 
     if ((st = get_int(r, "block_count", true, MODEL_MAX_LAYER, &c->n_layer)) ||
-        (st = get_int(r, "context_length", true, CONFIG_MAX_CTX,
-                      &c->n_ctx)) ||
+        (st = get_int(r, "context_length", true, CONFIG_MAX_CTX, &c->n_ctx)) ||
         (st = get_int(r, "embedding_length", true, CONFIG_MAX_DIM,
                       &c->d_model)) ||
         (st = get_int(r, "feed_forward_length", true, CONFIG_MAX_DIM,
@@ -286,19 +306,22 @@ static cag_status read_dims(struct reader *r, struct model_config *c)
                       &c->d_head)))
         return st;
     d_v = gguf_find(r->g, key(r, "attention.key_length"))
-              ? c->d_model / c->n_head : c->d_head;
+              ? c->d_model / c->n_head
+              : c->d_head;
     st = get_int(r, "attention.value_length", false, CONFIG_MAX_DIM, &d_v);
     if (st)
         return st;
     if (d_v != c->d_head)
         return cag_fail(r->err, CAG_E_UNSUPPORTED, gguf_path(r->g), -1,
                         "key heads of %d and value heads of %d: cag needs "
-                        "them equal", c->d_head, d_v);
+                        "them equal",
+                        c->d_head, d_v);
     if (!gguf_find(r->g, key(r, "attention.key_length")) &&
         c->d_model % c->n_head)
         return cag_fail(r->err, CAG_E_FORMAT, gguf_path(r->g), -1,
                         "an embedding length of %d is no multiple of %d "
-                        "heads", c->d_model, c->n_head);
+                        "heads",
+                        c->d_model, c->n_head);
     return config_check(c, gguf_path(r->g), r->err);
 }
 
@@ -325,7 +348,8 @@ static cag_status read_vocab(struct reader *r, struct model_config *c)
         return cag_fail(r->err, CAG_E_FORMAT, gguf_path(r->g), -1,
                         "no way to tell the vocabulary's size: "
                         "token_embd.weight, %s and tokenizer.ggml.tokens "
-                        "are missing", key(r, "vocab_size"));
+                        "are missing",
+                        key(r, "vocab_size"));
     if (n_vocab && n_vocab != c->n_vocab)
         return cag_fail(r->err, CAG_E_FORMAT, gguf_path(r->g), -1,
                         "key %s is %d, but token_embd.weight has %d rows",
@@ -336,14 +360,15 @@ static cag_status read_vocab(struct reader *r, struct model_config *c)
 static cag_status read_eos(struct reader *r, struct model_config *c)
 {
     static const char *const keys[] = {
-        "tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
+        "tokenizer.ggml.eos_token_id",
+        "tokenizer.ggml.eot_token_id",
     };
     size_t i;
 
     for (i = 0; i < sizeof keys / sizeof *keys; i++) {
         int64_t id = -1;
-        cag_status st = gguf_get_int(r->g, keys[i], false, 0, c->n_vocab - 1,
-                                     &id, r->err);
+        cag_status st =
+            gguf_get_int(r->g, keys[i], false, 0, c->n_vocab - 1, &id, r->err);
         if (st)
             return st;
         if (id >= 0)
@@ -371,7 +396,8 @@ static cag_status read_arch(struct reader *r, struct model_config *c)
     sniff_printable(shown, sizeof shown, s.s, s.n);
     return cag_fail(r->err, CAG_E_UNSUPPORTED, gguf_path(r->g), -1,
                     "general.architecture is \"%s\"; cag runs llama, qwen2 "
-                    "and qwen3", shown);
+                    "and qwen3",
+                    shown);
 }
 
 cag_status config_from_gguf(const struct gguf *g, struct model_config *c,
@@ -391,8 +417,8 @@ cag_status config_from_gguf(const struct gguf *g, struct model_config *c,
     /* a window that reaches over the whole context changes nothing */
     got.window = window < got.n_ctx ? window : 0;
     got.tied = !gguf_find_tensor(g, "output.weight");
-    got.qkv_bias = gguf_find_tensor(g, "blk.0.attn_q.bias") ||
-                   got.arch == ARCH_QWEN2;
+    got.qkv_bias =
+        gguf_find_tensor(g, "blk.0.attn_q.bias") || got.arch == ARCH_QWEN2;
     got.o_bias = gguf_find_tensor(g, "blk.0.attn_output.bias") != NULL;
     *c = got;
     return CAG_OK;

@@ -20,35 +20,63 @@
 #include "model/rope_scale.h"
 
 struct reader {
-    const jv   *root;
+    const jv *root;
     const char *path;
-    cag_error  *err;
+    cag_error *err;
 };
 
 /* ------------------------------------------------------------ known keys */
 
 static const char *const known_keys[] = {
     /* read below */
-    "model_type", "hidden_size", "intermediate_size", "num_hidden_layers",
-    "num_attention_heads", "num_key_value_heads", "head_dim", "vocab_size",
-    "max_position_embeddings", "original_max_position_embeddings",
-    "rms_norm_eps", "hidden_act", "tie_word_embeddings", "attention_bias",
-    "mlp_bias", "sliding_window", "use_sliding_window", "max_window_layers",
-    "layer_types", "rope_theta", "rope_scaling", "rope_parameters",
-    "partial_rotary_factor", "eos_token_id", "quantization_config",
+    "model_type",
+    "hidden_size",
+    "intermediate_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "head_dim",
+    "vocab_size",
+    "max_position_embeddings",
+    "original_max_position_embeddings",
+    "rms_norm_eps",
+    "hidden_act",
+    "tie_word_embeddings",
+    "attention_bias",
+    "mlp_bias",
+    "sliding_window",
+    "use_sliding_window",
+    "max_window_layers",
+    "layer_types",
+    "rope_theta",
+    "rope_scaling",
+    "rope_parameters",
+    "partial_rotary_factor",
+    "eos_token_id",
+    "quantization_config",
     /* nothing about the forward pass, though the name may sound so */
-    "attention_dropout", "attention_probs_dropout_prob", "output_attentions",
-    "cross_attention_hidden_size", "add_cross_attention",
-    "num_logits_to_keep", "logits_to_keep", "attn_implementation",
-    "_attn_implementation", "_attn_implementation_autoset",
-    "_attn_implementation_internal", "use_flash_attn", "use_flash_attn_2",
-    "begin_suppress_tokens", "forced_bos_token_id", "forced_eos_token_id",
+    "attention_dropout",
+    "attention_probs_dropout_prob",
+    "output_attentions",
+    "cross_attention_hidden_size",
+    "add_cross_attention",
+    "num_logits_to_keep",
+    "logits_to_keep",
+    "attn_implementation",
+    "_attn_implementation",
+    "_attn_implementation_autoset",
+    "_attn_implementation_internal",
+    "use_flash_attn",
+    "use_flash_attn_2",
+    "begin_suppress_tokens",
+    "forced_bos_token_id",
+    "forced_eos_token_id",
 };
 
 static const char *const suspect[] = {
-    "rope", "rotary", "attention", "attn", "window", "softcap", "logit",
-    "multiplier", "scal", "expert", "moe", "qk_", "norm", "bias", "quant",
-    "alibi", "layer_types",
+    "rope",  "rotary",     "attention", "attn",   "window",      "softcap",
+    "logit", "multiplier", "scal",      "expert", "moe",         "qk_",
+    "norm",  "bias",       "quant",     "alibi",  "layer_types",
 };
 
 static bool inactive(const jv *v)
@@ -86,7 +114,8 @@ static cag_status refuse_unknown(const struct reader *r)
         sniff_printable(shown, sizeof shown, key, strlen(key));
         return cag_fail(r->err, CAG_E_UNSUPPORTED, r->path, -1,
                         "key %s is not known to cag and may change what the "
-                        "model computes", shown);
+                        "model computes",
+                        shown);
     }
     return CAG_OK;
 }
@@ -94,8 +123,8 @@ static cag_status refuse_unknown(const struct reader *r)
 /* --------------------------------------------------------------- getters */
 
 /* A whole number in [1, max]; absent or null leaves *out alone. */
-static cag_status opt_int(const struct reader *r, const jv *o,
-                          const char *key, int64_t max, int *out)
+static cag_status opt_int(const struct reader *r, const jv *o, const char *key,
+                          int64_t max, int *out)
 {
     const jv *v = jv_get(o, key);
     int64_t i = jv_int(v, 0);
@@ -110,8 +139,8 @@ static cag_status opt_int(const struct reader *r, const jv *o,
     return CAG_OK;
 }
 
-static cag_status need_int(const struct reader *r, const char *key,
-                           int64_t max, int *out)
+static cag_status need_int(const struct reader *r, const char *key, int64_t max,
+                           int *out)
 {
     int64_t v = 0;
     cag_status st = jv_need_int(r->root, key, r->path, 1, max, &v, r->err);
@@ -121,8 +150,8 @@ static cag_status need_int(const struct reader *r, const char *key,
     return st;
 }
 
-static cag_status opt_num(const struct reader *r, const jv *o,
-                          const char *key, double *out, bool *given)
+static cag_status opt_num(const struct reader *r, const jv *o, const char *key,
+                          double *out, bool *given)
 {
     const jv *v = jv_get(o, key);
     double d = jv_num(v, 0.0);
@@ -139,8 +168,8 @@ static cag_status opt_num(const struct reader *r, const jv *o,
     return CAG_OK;
 }
 
-static cag_status opt_bool(const struct reader *r, const jv *o,
-                           const char *key, bool *out)
+static cag_status opt_bool(const struct reader *r, const jv *o, const char *key,
+                           bool *out)
 {
     const jv *v = jv_get(o, key);
 
@@ -157,10 +186,20 @@ static cag_status opt_bool(const struct reader *r, const jv *o,
 /* ------------------------------------------------------------------ rope */
 
 static const char *const rope_keys[] = {
-    "rope_type", "type", "rope_theta", "factor", "low_freq_factor",
-    "high_freq_factor", "original_max_position_embeddings",
-    "attention_factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim",
-    "truncate", "partial_rotary_factor",
+    "rope_type",
+    "type",
+    "rope_theta",
+    "factor",
+    "low_freq_factor",
+    "high_freq_factor",
+    "original_max_position_embeddings",
+    "attention_factor",
+    "beta_fast",
+    "beta_slow",
+    "mscale",
+    "mscale_all_dim",
+    "truncate",
+    "partial_rotary_factor",
 };
 
 static cag_status rope_known(const struct reader *r, const jv *o,
@@ -190,8 +229,10 @@ static cag_status rope_kind(const struct reader *r, const jv *o,
                             const char *name, struct rope_spec *s)
 {
     static const char *const names[] = {
-        [ROPE_DEFAULT] = "default", [ROPE_LINEAR] = "linear",
-        [ROPE_LLAMA3] = "llama3", [ROPE_YARN] = "yarn",
+        [ROPE_DEFAULT] = "default",
+        [ROPE_LINEAR] = "linear",
+        [ROPE_LLAMA3] = "llama3",
+        [ROPE_YARN] = "yarn",
     };
     const char *type = jv_get_str(o, "rope_type", jv_get_str(o, "type", NULL));
     char shown[64];
@@ -209,7 +250,8 @@ static cag_status rope_kind(const struct reader *r, const jv *o,
                     type ? strlen(type) : 0);
     return cag_fail(r->err, CAG_E_UNSUPPORTED, r->path, -1,
                     "key %s.rope_type is \"%s\"; cag computes default, "
-                    "linear, llama3 and yarn", name, shown);
+                    "linear, llama3 and yarn",
+                    name, shown);
 }
 
 /* The numbers of one scaling kind; which are required is transformers' rule. */
@@ -228,8 +270,7 @@ static cag_status rope_numbers(const struct reader *r, const jv *o,
                       &s->orig_ctx, NULL)) ||
         (st = opt_num(r, o, "low_freq_factor", &s->low_freq, &has_low)) ||
         (st = opt_num(r, o, "high_freq_factor", &s->high_freq, &has_high)) ||
-        (st = opt_num(r, o, "attention_factor", &s->attention_factor,
-                      NULL)) ||
+        (st = opt_num(r, o, "attention_factor", &s->attention_factor, NULL)) ||
         (st = opt_num(r, o, "mscale", &s->mscale, NULL)) ||
         (st = opt_num(r, o, "mscale_all_dim", &s->mscale_all, NULL)) ||
         (st = opt_num(r, o, "beta_fast", &s->beta_fast, NULL)) ||
@@ -238,7 +279,7 @@ static cag_status rope_numbers(const struct reader *r, const jv *o,
         return st;
     if (s->kind == ROPE_YARN && !has_factor && jv_get(o, "factor") &&
         s->orig_ctx > 0.0) {
-        s->factor = c->n_ctx / s->orig_ctx;     /* "factor": null */
+        s->factor = c->n_ctx / s->orig_ctx; /* "factor": null */
         has_factor = true;
     }
     if (s->kind != ROPE_DEFAULT && !has_factor)
@@ -262,7 +303,8 @@ static cag_status whole_head(const struct reader *r, const jv *o)
     if (!st && part != 1.0)
         st = cag_fail(r->err, CAG_E_UNSUPPORTED, r->path, -1,
                       "key partial_rotary_factor is %g; cag rotates whole "
-                      "heads only", part);
+                      "heads only",
+                      part);
     return st;
 }
 
@@ -287,8 +329,8 @@ static cag_status read_rope(const struct reader *r, struct model_config *c)
         (st = opt_num(r, r->root, "rope_theta", &s.theta, NULL)))
         return st;
     if (jv_type(o) == JV_OBJECT &&
-        ((st = rope_known(r, o, name)) ||
-         (st = rope_kind(r, o, name, &s)) || (st = whole_head(r, o)) ||
+        ((st = rope_known(r, o, name)) || (st = rope_kind(r, o, name, &s)) ||
+         (st = whole_head(r, o)) ||
          (st = opt_num(r, o, "rope_theta", &s.theta, NULL)) ||
          (st = rope_numbers(r, o, name, c, &s))))
         return st;
@@ -321,8 +363,7 @@ static cag_status windowed_layers(const struct reader *r,
     }
     if (jv_type(types) != JV_ARRAY || jv_count(types) != (size_t)c->n_layer)
         return cag_fail(r->err, CAG_E_FORMAT, r->path, -1,
-                        "key layer_types: expected an array of %d",
-                        c->n_layer);
+                        "key layer_types: expected an array of %d", c->n_layer);
     for (i = 0; i < jv_count(types); i++) {
         const char *t = jv_str(jv_at(types, i), NULL);
 
@@ -361,7 +402,8 @@ static cag_status read_window(const struct reader *r, const char *type,
     if (n_windowed && n_windowed < c->n_layer)
         return cag_fail(r->err, CAG_E_UNSUPPORTED, r->path, -1,
                         "key %s: a sliding window in %d of %d layers; cag "
-                        "computes all or none", key, n_windowed, c->n_layer);
+                        "computes all or none",
+                        key, n_windowed, c->n_layer);
     if (strcmp(type, "llama") == 0)
         return cag_fail(r->err, CAG_E_UNSUPPORTED, r->path, -1,
                         "key sliding_window in a model of type llama");
@@ -389,7 +431,8 @@ static cag_status read_type(const struct reader *r, struct model_config *c,
         sniff_printable(shown, sizeof shown, *type, strlen(*type));
         return cag_fail(r->err, CAG_E_UNSUPPORTED, r->path, -1,
                         "model_type is \"%s\"; cag runs llama, mistral, "
-                        "qwen2 and qwen3", shown);
+                        "qwen2 and qwen3",
+                        shown);
     }
     return CAG_OK;
 }
@@ -398,15 +441,14 @@ static cag_status read_dims(const struct reader *r, struct model_config *c)
 {
     cag_status st;
 
-    if ((st = need_int(r, "num_hidden_layers", MODEL_MAX_LAYER,
-                       &c->n_layer)) ||
+    if ((st = need_int(r, "num_hidden_layers", MODEL_MAX_LAYER, &c->n_layer)) ||
         (st = need_int(r, "hidden_size", CONFIG_MAX_DIM, &c->d_model)) ||
         (st = need_int(r, "intermediate_size", CONFIG_MAX_DIM, &c->d_ff)) ||
-        (st = need_int(r, "num_attention_heads", CONFIG_MAX_HEAD,
-                       &c->n_head)) ||
+        (st =
+             need_int(r, "num_attention_heads", CONFIG_MAX_HEAD, &c->n_head)) ||
         (st = need_int(r, "vocab_size", CONFIG_MAX_VOCAB, &c->n_vocab)) ||
-        (st = need_int(r, "max_position_embeddings", CONFIG_MAX_CTX,
-                       &c->n_ctx)))
+        (st =
+             need_int(r, "max_position_embeddings", CONFIG_MAX_CTX, &c->n_ctx)))
         return st;
     c->n_kv_head = c->n_head;
     if ((st = opt_int(r, r->root, "num_key_value_heads", c->n_head,
@@ -414,12 +456,13 @@ static cag_status read_dims(const struct reader *r, struct model_config *c)
         (st = opt_int(r, r->root, "head_dim", CONFIG_MAX_DIM, &c->d_head)))
         return st;
     if (!c->d_head && c->arch == ARCH_QWEN3 && !jv_get(r->root, "head_dim"))
-        c->d_head = 128;                /* Qwen3Config's own default */
+        c->d_head = 128; /* Qwen3Config's own default */
     if (!c->d_head) {
         if (c->d_model % c->n_head)
             return cag_fail(r->err, CAG_E_FORMAT, r->path, -1,
                             "hidden_size %d is no multiple of %d heads, and "
-                            "head_dim is not given", c->d_model, c->n_head);
+                            "head_dim is not given",
+                            c->d_model, c->n_head);
         c->d_head = c->d_model / c->n_head;
     }
     return CAG_OK;
@@ -488,7 +531,8 @@ static cag_status read_eos(const jv *root, const char *path,
         if (jv_type(e) != JV_INT || !config_add_eos(c, jv_int(e, -1)))
             return cag_fail(err, CAG_E_FORMAT, path, -1,
                             "key eos_token_id: expected at most %d token ids "
-                            "below vocab_size %d", MODEL_MAX_EOS, c->n_vocab);
+                            "below vocab_size %d",
+                            MODEL_MAX_EOS, c->n_vocab);
     }
     return CAG_OK;
 }

@@ -101,8 +101,9 @@ static void load(const char *dir, struct buf *b, size_t *n)
 
     *n = 0;
     buf_clear(b);
-    if (path && !file_read(path, HEADER + (size_t)MAX_RECORD * RECORD, b,
-                           NULL) && b->size >= HEADER) {
+    if (path &&
+        !file_read(path, HEADER + (size_t)MAX_RECORD * RECORD, b, NULL) &&
+        b->size >= HEADER) {
         encode_header(want);
         if (memcmp(b->data, want, HEADER) == 0)
             *n = (b->size - HEADER) / RECORD;
@@ -194,7 +195,7 @@ static void remember(const char *dir, const struct file_id *id,
     if (file_out_write(&o, new.data, new.size, NULL))
         file_out_abort(&o);
     else
-        file_out_commit(&o, NULL);      /* aborts itself on failure */
+        file_out_commit(&o, NULL); /* aborts itself on failure */
 out:
     file_unlock(&lock);
     buf_free(&old);
@@ -209,10 +210,8 @@ static void id_of(const struct stat *s, struct file_id *id)
     id->dev = (uint64_t)s->st_dev;
     id->ino = (uint64_t)s->st_ino;
     id->size_bytes = (uint64_t)s->st_size;
-    id->mtime_ns = (int64_t)s->st_mtim.tv_sec * 1000000000 +
-                   s->st_mtim.tv_nsec;
-    id->ctime_ns = (int64_t)s->st_ctim.tv_sec * 1000000000 +
-                   s->st_ctim.tv_nsec;
+    id->mtime_ns = (int64_t)s->st_mtim.tv_sec * 1000000000 + s->st_mtim.tv_nsec;
+    id->ctime_ns = (int64_t)s->st_ctim.tv_sec * 1000000000 + s->st_ctim.tv_nsec;
 }
 
 /* A stamp in the future counts as young: its clock is not ours. */
@@ -305,8 +304,8 @@ static cag_status fingerprint_id(const char *path,
         goto out;
     }
     id_of(&s, id);
-    large = mem && id->size_bytes > (mem->min_bytes ? mem->min_bytes
-                                                    : REMEMBER_BYTES);
+    large = mem &&
+            id->size_bytes > (mem->min_bytes ? mem->min_bytes : REMEMBER_BYTES);
     young = is_young(id);
     if (large && !mem->ignore && !young &&
         (recall(mem->dir, id, digest) || recall(mem->dir_ro, id, digest))) {
@@ -339,8 +338,7 @@ cag_status fingerprint_file(const char *path,
 /* One weight file into h; it must be the one that was mapped at open. */
 static cag_status add_file(struct sha256 *h, const char *path,
                            const struct file_id *opened,
-                           const struct fingerprint_memory *mem,
-                           cag_error *err)
+                           const struct fingerprint_memory *mem, cag_error *err)
 {
     uint8_t digest[SHA256_SIZE];
     struct file_id id;
@@ -404,11 +402,9 @@ cag_status fingerprint_model(const cag_model *m,
     if (st)
         return st;
     if (m->gguf)
-        st = add_file(&h, gguf_path(m->gguf), gguf_file_id(m->gguf), &own,
-                      err);
+        st = add_file(&h, gguf_path(m->gguf), gguf_file_id(m->gguf), &own, err);
     for (i = 0; m->st && !st && i < st_n_file(m->st); i++)
-        st = add_file(&h, st_file(m->st, i), st_file_id(m->st, i), &own,
-                      err);
+        st = add_file(&h, st_file(m->st, i), st_file_id(m->st, i), &own, err);
     if (!st) {
         sha256_final(&h, got.weights);
         *out = got;

@@ -19,13 +19,13 @@
 #include "util/hash.h"
 
 struct fingerprint_memory {
-    const char *dir;       /* writable cache directory, or NULL: no memory  */
-    const char *dir_ro;    /* read-only one asked second, or NULL           */
-    bool        ignore;    /* --verify full: hash whatever is remembered    */
+    const char *dir;    /* writable cache directory, or NULL: no memory  */
+    const char *dir_ro; /* read-only one asked second, or NULL           */
+    bool ignore;        /* --verify full: hash whatever is remembered    */
     /* called once for a file whose hash takes over a second, or NULL */
-    void      (*announce)(void *ctx, const char *path, uint64_t size_bytes);
-    void       *ctx;
-    uint64_t    min_bytes; /* smaller files are not remembered; 0 = 16 MiB  */
+    void (*announce)(void *ctx, const char *path, uint64_t size_bytes);
+    void *ctx;
+    uint64_t min_bytes; /* smaller files are not remembered; 0 = 16 MiB  */
 };
 
 /* For min_bytes: below this, looking a digest up costs more than making it. */
@@ -37,8 +37,8 @@ cag_status fingerprint_file(const char *path,
                             uint8_t out[SHA256_SIZE], cag_error *err);
 
 struct model_fingerprint {
-    uint8_t weights[SHA256_SIZE];   /* of the weight files' digests         */
-    uint8_t config[SHA256_SIZE];    /* of the canonical hyper-parameters    */
+    uint8_t weights[SHA256_SIZE]; /* of the weight files' digests         */
+    uint8_t config[SHA256_SIZE];  /* of the canonical hyper-parameters    */
 };
 /* Remembers files from FINGERPRINT_MODEL_BYTES on, whatever mem says. */
 cag_status fingerprint_model(const cag_model *m,

@@ -27,20 +27,23 @@ void cag_free(void *p)
 
 /* ------------------------------------------------------------------ info */
 
-struct census { uint64_t n_param, bytes; };
+struct census {
+    uint64_t n_param, bytes;
+};
 
 /* The type that holds most bytes names the model. */
 static const char *census_take(const struct cag_model *m, struct census *all)
 {
     uint64_t by_type[64] = { 0 }, n, best = 0;
-    size_t i, count = m->gguf ? gguf_n_tensor(m->gguf) :
-                      m->st ? st_n_tensor(m->st) : 0;
+    size_t i, count = m->gguf ? gguf_n_tensor(m->gguf)
+                      : m->st ? st_n_tensor(m->st)
+                              : 0;
     const char *name = "";
     int t, d;
 
     for (i = 0; i < count; i++) {
-        const struct gguf_tensor *g = m->gguf ? gguf_tensor_at(m->gguf, i)
-                                              : NULL;
+        const struct gguf_tensor *g =
+            m->gguf ? gguf_tensor_at(m->gguf, i) : NULL;
         const struct st_tensor *h = g ? NULL : st_at(m->st, i);
         const uint64_t *dims = g ? g->dims : h->dims;
         int n_dims = g ? g->n_dims : h->n_dims;
@@ -86,11 +89,9 @@ static void fill_info(struct cag_model *m, const char *container)
                           (uint64_t)c->d_head * 2 * 2;
 }
 
-cag_status model_add_file(struct cag_model *m, const char *path,
-                          cag_error *err)
+cag_status model_add_file(struct cag_model *m, const char *path, cag_error *err)
 {
-    char **grown = arena_array(&m->arena, (size_t)m->n_file + 1,
-                               sizeof *grown);
+    char **grown = arena_array(&m->arena, (size_t)m->n_file + 1, sizeof *grown);
     char *copy = arena_strndup(&m->arena, path, strlen(path));
 
     if (!grown || !copy)
@@ -110,7 +111,8 @@ cag_status model_set_template(struct cag_model *m, const char *text, size_t n,
     if (!utf8_valid(text, n, &bad))
         return cag_fail(err, CAG_E_FORMAT, file, -1,
                         "the chat template is not valid UTF-8 at its byte "
-                        "%zu", bad);
+                        "%zu",
+                        bad);
     if (memchr(text, '\0', n))
         return cag_fail(err, CAG_E_FORMAT, file, -1,
                         "the chat template holds a NUL byte");
@@ -151,13 +153,12 @@ static cag_status open_gguf(struct cag_model *m, const char *path,
     if ((st = file_stat(path, &id, err)) ||
         (st = gguf_open(path, &m->gguf, err)) ||
         (st = config_from_gguf(m->gguf, &m->config, err)) ||
-        (st = gguf_name(m, path, err)) ||
-        (st = model_add_file(m, path, err)))
+        (st = gguf_name(m, path, err)) || (st = model_add_file(m, path, err)))
         return st;
     m->info.size_bytes = id.size_bytes;
     if (!(flags & CAG_MODEL_NO_WEIGHTS)) {
-        st = weights_from_gguf(m->gguf, &m->config, &m->arena, &m->weights,
-                               err);
+        st =
+            weights_from_gguf(m->gguf, &m->config, &m->arena, &m->weights, err);
         if (st)
             return st;
     }
@@ -187,8 +188,8 @@ static cag_status check_vocab(const struct cag_model *m, const char *path,
     n = cag_tokenizer_n_vocab(m->tokenizer);
     if (n > m->config.n_vocab)
         return cag_fail(err, CAG_E_FORMAT, path, -1,
-                        "the tokenizer has %d tokens, the embedding %d rows",
-                        n, m->config.n_vocab);
+                        "the tokenizer has %d tokens, the embedding %d rows", n,
+                        m->config.n_vocab);
     return CAG_OK;
 }
 
@@ -199,8 +200,8 @@ cag_status cag_model_open(const char *path, unsigned flags, cag_model **out,
     bool is_dir;
     cag_status st;
 
-    if (!path || !*path || (flags & ~(CAG_MODEL_NO_WEIGHTS |
-                                      CAG_MODEL_NO_TOKENIZER)))
+    if (!path || !*path ||
+        (flags & ~(CAG_MODEL_NO_WEIGHTS | CAG_MODEL_NO_TOKENIZER)))
         return cag_fail(err, CAG_E_USAGE, NULL, -1,
                         "cag_model_open: no path, or unknown flags");
     m = mem_zalloc(sizeof *m);

@@ -39,9 +39,9 @@ static char *dir_name(struct arena *a, const char *path)
         *end = '\0';
         base = hub + 9;
         sep = strstr(hub + 9, "--");
-        name = !sep ? arena_strndup(a, base, strlen(base))
-                    : arena_printf(a, "%.*s/%s", (int)(sep - base), base,
-                                   sep + 2);
+        name =
+            !sep ? arena_strndup(a, base, strlen(base))
+                 : arena_printf(a, "%.*s/%s", (int)(sep - base), base, sep + 2);
     } else {
         name = arena_strndup(a, base, strlen(base));
     }
@@ -97,8 +97,8 @@ static cag_status read_template(struct cag_model *m, const char *dir,
     } else if (file_exists(jinja)) {
         st = file_read(jinja, MAX_TEMPLATE_BYTES, &b, err);
         if (!st)
-            st = model_set_template(m, b.data ? b.data : "", b.size, jinja,
-                                    err);
+            st =
+                model_set_template(m, b.data ? b.data : "", b.size, jinja, err);
     } else if (file_exists(config)) {
         st = template_of_config(m, config, err);
     }
@@ -171,8 +171,8 @@ static cag_status read_weights(struct cag_model *m, const char *dir,
     return weights_from_st(m->st, &m->config, &m->arena, &m->weights, err);
 }
 
-cag_status model_open_dir(struct cag_model *m, const char *path,
-                          unsigned flags, cag_error *err)
+cag_status model_open_dir(struct cag_model *m, const char *path, unsigned flags,
+                          cag_error *err)
 {
     char *config_path = NULL;
     cag_status st;

@@ -26,16 +26,16 @@
 #include "util/file.h"
 #include "util/mem.h"
 
-#define MAX_TRIED_BYTES 560     /* of the message's 1024 */
+#define MAX_TRIED_BYTES 560 /* of the message's 1024 */
 
 struct finder {
-    const char  *spec;
+    const char *spec;
     struct arena arena;
-    struct buf   tried;
-    int          n_tried, n_hidden;
-    bool         hub_id;        /* spec has the form of a hub id */
-    const char  *found;         /* arena */
-    cag_error   *err;
+    struct buf tried;
+    int n_tried, n_hidden;
+    bool hub_id;       /* spec has the form of a hub id */
+    const char *found; /* arena */
+    cag_error *err;
 };
 
 static void tried(struct finder *f, const char *path, const char *why)
@@ -199,8 +199,8 @@ static cag_status read_ref(struct finder *f, const char *path,
 
     *why = "no such revision in the cache";
     if (st == CAG_OK) {
-        while (b.size && (b.data[b.size - 1] == '\n' ||
-                          b.data[b.size - 1] == '\r'))
+        while (b.size &&
+               (b.data[b.size - 1] == '\n' || b.data[b.size - 1] == '\r'))
             b.size--;
         *why = "does not hold a commit";
         if (b.size && is_commit(b.data, b.size)) {

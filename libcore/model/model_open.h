@@ -7,8 +7,8 @@
 #include "model/model.h"
 
 /* Fill an empty model from a directory; on failure the caller closes it. */
-cag_status model_open_dir(struct cag_model *m, const char *path,
-                          unsigned flags, cag_error *err);
+cag_status model_open_dir(struct cag_model *m, const char *path, unsigned flags,
+                          cag_error *err);
 /* Append to m->file. */
 cag_status model_add_file(struct cag_model *m, const char *path,
                           cag_error *err);

@@ -115,21 +115,23 @@ static cag_status check(const struct rope_spec *s, const char *file,
         if (!positive(s->orig_ctx))
             return cag_fail(err, CAG_E_FORMAT, file, -1,
                             "rope scaling's original context length is %g, "
-                            "expected more than 0", s->orig_ctx);
+                            "expected more than 0",
+                            s->orig_ctx);
     if (s->kind == ROPE_LLAMA3 &&
         (!positive(s->low_freq) || !positive(s->high_freq) ||
          s->low_freq >= s->high_freq))
         return cag_fail(err, CAG_E_FORMAT, file, -1,
                         "low_freq_factor %g and high_freq_factor %g, "
-                        "expected 0 < low < high", s->low_freq, s->high_freq);
+                        "expected 0 < low < high",
+                        s->low_freq, s->high_freq);
     if (s->kind == ROPE_YARN &&
         (!positive(s->beta_fast) || !positive(s->beta_slow) ||
          !isfinite(s->attention_factor) || s->attention_factor < 0.0 ||
          !isfinite(s->mscale) || !isfinite(s->mscale_all)))
         return cag_fail(err, CAG_E_FORMAT, file, -1,
                         "yarn's beta_fast %g, beta_slow %g or attention "
-                        "factor %g is out of range", s->beta_fast,
-                        s->beta_slow, s->attention_factor);
+                        "factor %g is out of range",
+                        s->beta_fast, s->beta_slow, s->attention_factor);
     return CAG_OK;
 }
 
@@ -146,7 +148,8 @@ static cag_status divide(const struct rope_spec *s, const char *file,
         if (!isfinite(f) || f <= 0.0f)
             return cag_fail(err, CAG_E_FORMAT, file, -1,
                             "tensor rope_freqs.weight: element %d is %g, "
-                            "expected more than 0", i, (double)f);
+                            "expected more than 0",
+                            i, (double)f);
         c->inv_freq[i] /= f;
     }
     return CAG_OK;
@@ -166,8 +169,9 @@ static void describe(const struct rope_spec *s, struct model_config *c)
     memcpy(&bits, &c->rope_mscale, sizeof bits);
     snprintf(c->rope_text, sizeof c->rope_text,
              "half-split d_head=%d theta=%.9g mscale=%08x "
-             "inv_freq=xxh3:%016llx", c->d_head, (double)(float)s->theta,
-             (unsigned)bits, (unsigned long long)xxh3_64(le, 4 * (size_t)n));
+             "inv_freq=xxh3:%016llx",
+             c->d_head, (double)(float)s->theta, (unsigned)bits,
+             (unsigned long long)xxh3_64(le, 4 * (size_t)n));
 }
 
 cag_status rope_scale(const struct rope_spec *s, const char *file,

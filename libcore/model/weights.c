@@ -22,25 +22,27 @@
 #include "util/rd.h"
 
 struct tensor {
-    const char    *name;
-    const char    *file;
-    int            type, n_dims;
-    uint64_t       dims[4];       /* outermost first */
+    const char *name;
+    const char *file;
+    int type, n_dims;
+    uint64_t dims[4]; /* outermost first */
     const uint8_t *data;
-    size_t         size_bytes;
+    size_t size_bytes;
 };
 
 struct source {
-    const struct gguf         *gguf;    /* one of these two */
-    const struct st           *st;
+    const struct gguf *gguf; /* one of these two */
+    const struct st *st;
     const struct model_config *c;
-    struct arena              *arena;
-    bool                      *used;    /* [n_tensor] */
-    cag_error                 *err;
+    struct arena *arena;
+    bool *used; /* [n_tensor] */
+    cag_error *err;
 };
 
 /* Roles: the name in a GGUF file and in a Hugging Face one. */
-struct role { const char *gguf, *hf; };
+struct role {
+    const char *gguf, *hf;
+};
 
 static const struct role
     r_embed = { "token_embd.weight", "model.embed_tokens.weight" },
@@ -73,8 +75,8 @@ static void role_name(const struct source *s, const struct role *r, int layer,
     if (layer < 0)
         snprintf(name, NAME_BYTES, "%s", tail);
     else
-        snprintf(name, NAME_BYTES, s->gguf ? "blk.%d.%s" :
-                 "model.layers.%d.%s", layer, tail);
+        snprintf(name, NAME_BYTES, s->gguf ? "blk.%d.%s" : "model.layers.%d.%s",
+                 layer, tail);
 }
 
 static size_t n_tensor(const struct source *s)
@@ -84,8 +86,9 @@ static size_t n_tensor(const struct source *s)
 
 static const char *whole_file(const struct source *s)
 {
-    return s->gguf ? gguf_path(s->gguf) :
-           st_n_file(s->st) ? st_file(s->st, 0) : "";
+    return s->gguf            ? gguf_path(s->gguf)
+           : st_n_file(s->st) ? st_file(s->st, 0)
+                              : "";
 }
 
 /* false if there is none of that name */
@@ -99,8 +102,10 @@ static bool find(struct source *s, const char *name, struct tensor *t)
 
         if (!g)
             return false;
-        *t = (struct tensor){ g->name, gguf_path(s->gguf), g->type,
-                              g->n_dims, { 0 }, g->data, g->size_bytes };
+        *t = (struct tensor){ g->name,      gguf_path(s->gguf),
+                              g->type,      g->n_dims,
+                              { 0 },        g->data,
+                              g->size_bytes };
         for (d = 0; d < g->n_dims; d++)
             t->dims[d] = g->dims[g->n_dims - 1 - d];
         i = (size_t)(g - gguf_tensor_at(s->gguf, 0));
@@ -109,8 +114,8 @@ static bool find(struct source *s, const char *name, struct tensor *t)
 
         if (!h)
             return false;
-        *t = (struct tensor){ h->name, h->file, h->type, h->n_dims, { 0 },
-                              h->data, h->size_bytes };
+        *t = (struct tensor){ h->name, h->file, h->type,      h->n_dims,
+                              { 0 },   h->data, h->size_bytes };
         for (d = 0; d < h->n_dims; d++)
             t->dims[d] = h->dims[d];
         i = (size_t)(h - st_at(s->st, 0));
@@ -142,21 +147,19 @@ static cag_status bad_shape(struct source *s, const struct tensor *t,
 
     for (d = 0; d < t->n_dims && len < sizeof got; d++)
         len += (size_t)snprintf(got + len, sizeof got - len, "%s%llu",
-                                d ? ", " : "",
-                                (unsigned long long)t->dims[d]);
+                                d ? ", " : "", (unsigned long long)t->dims[d]);
     if (n_out < 0)
         snprintf(want, sizeof want, "%lld", (long long)d_in);
     else
         snprintf(want, sizeof want, "%lld, %lld", (long long)n_out,
                  (long long)d_in);
     return cag_fail(s->err, CAG_E_FORMAT, t->file, -1,
-                    "tensor %s has the shape [%s], expected [%s]", t->name,
-                    got, want);
+                    "tensor %s has the shape [%s], expected [%s]", t->name, got,
+                    want);
 }
 
-static cag_status as_matrix(struct source *s, const struct tensor *t,
-                            int n_out, int d_in, int perm_half,
-                            struct wmat *w)
+static cag_status as_matrix(struct source *s, const struct tensor *t, int n_out,
+                            int d_in, int perm_half, struct wmat *w)
 {
     int elems, bytes;
 
@@ -170,8 +173,8 @@ static cag_status as_matrix(struct source *s, const struct tensor *t,
     if (d_in % elems)
         return cag_fail(s->err, CAG_E_FORMAT, t->file, -1,
                         "tensor %s: rows of %d are no multiple of the block "
-                        "of %d that %s needs", t->name, d_in, elems,
-                        gguf_type_name(t->type));
+                        "of %d that %s needs",
+                        t->name, d_in, elems, gguf_type_name(t->type));
     w->type = t->type;
     w->n_out = n_out;
     w->d_in = d_in;
@@ -237,8 +240,8 @@ static cag_status vector(struct source *s, const struct role *r, int layer,
     if (t.type != GGUF_F32 && t.type != GGUF_F16 && t.type != GGUF_BF16)
         return cag_fail(s->err, CAG_E_UNSUPPORTED, t.file, -1,
                         "tensor %s has type %s; cag reads norms and biases "
-                        "as F32, F16 or BF16", t.name,
-                        gguf_type_name(t.type));
+                        "as F32, F16 or BF16",
+                        t.name, gguf_type_name(t.type));
     v = arena_array(s->arena, (size_t)n, sizeof *v);
     if (!v)
         return cag_fail_nomem(s->err, t.name);
@@ -271,10 +274,9 @@ static cag_status attention(struct source *s, int i, struct model_layer *l)
         (st = matrix(s, &r_wv, i, n_kv, c->d_model, 0, &l->wv)) ||
         (st = matrix(s, &r_wo, i, c->d_model, n_q, 0, &l->wo)))
         return st;
-    if (c->qkv_bias &&
-        ((st = vector(s, &r_bq, i, n_q, perm, &l->bq)) ||
-         (st = vector(s, &r_bk, i, n_kv, perm, &l->bk)) ||
-         (st = vector(s, &r_bv, i, n_kv, 0, &l->bv))))
+    if (c->qkv_bias && ((st = vector(s, &r_bq, i, n_q, perm, &l->bq)) ||
+                        (st = vector(s, &r_bk, i, n_kv, perm, &l->bk)) ||
+                        (st = vector(s, &r_bv, i, n_kv, 0, &l->bv))))
         return st;
     if (c->o_bias && (st = vector(s, &r_bo, i, c->d_model, 0, &l->bo)))
         return st;
@@ -355,8 +357,8 @@ static cag_status all_used(struct source *s)
     size_t i, n = n_tensor(s);
 
     for (i = 0; i < n; i++) {
-        const char *name = s->gguf ? gguf_tensor_at(s->gguf, i)->name
-                                   : st_at(s->st, i)->name;
+        const char *name =
+            s->gguf ? gguf_tensor_at(s->gguf, i)->name : st_at(s->st, i)->name;
         char shown[NAME_BYTES];
 
         if (s->used[i] || weights_redundant(name, s->gguf != NULL))
@@ -364,9 +366,10 @@ static cag_status all_used(struct source *s)
         sniff_printable(shown, sizeof shown, name, strlen(name));
         return cag_fail(s->err, CAG_E_UNSUPPORTED,
                         s->gguf ? gguf_path(s->gguf) : st_at(s->st, i)->file,
-                        -1, "tensor %s has no place in a model of "
-                        "architecture %s with %d layers", shown,
-                        model_arch_name(s->c->arch), s->c->n_layer);
+                        -1,
+                        "tensor %s has no place in a model of "
+                        "architecture %s with %d layers",
+                        shown, model_arch_name(s->c->arch), s->c->n_layer);
     }
     return CAG_OK;
 }
@@ -380,8 +383,7 @@ static cag_status load(struct source *s, struct model_weights *w)
     s->used = mem_alloc_array(n_tensor(s) + 1, sizeof *s->used);
     if (!s->used)
         return cag_fail_nomem(s->err, "weights");
-    got.layer = arena_array(s->arena, (size_t)s->c->n_layer,
-                            sizeof *got.layer);
+    got.layer = arena_array(s->arena, (size_t)s->c->n_layer, sizeof *got.layer);
     if (!got.layer) {
         st = cag_fail_nomem(s->err, "weights");
         goto out;
@@ -401,9 +403,9 @@ out:
     return st;
 }
 
-cag_status weights_from_gguf(const struct gguf *g,
-                             const struct model_config *c, struct arena *a,
-                             struct model_weights *w, cag_error *err)
+cag_status weights_from_gguf(const struct gguf *g, const struct model_config *c,
+                             struct arena *a, struct model_weights *w,
+                             cag_error *err)
 {
     struct source s = { g, NULL, c, a, NULL, err };
 

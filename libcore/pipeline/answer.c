@@ -8,7 +8,7 @@
 #include "util/error.h"
 #include "util/text.h"
 
-#define THINK_OPEN "<think>"
+#define THINK_OPEN  "<think>"
 #define THINK_CLOSE "</think>"
 
 static bool is_space(char c)
@@ -163,7 +163,8 @@ static cag_status check(const struct answer *a, cag_error *err)
 {
     return buf_failed(&a->raw) || buf_failed(&a->text) ||
                    buf_failed(&a->reasoning)
-               ? cag_fail_nomem(err, "answer") : CAG_OK;
+               ? cag_fail_nomem(err, "answer")
+               : CAG_OK;
 }
 
 cag_status answer_add(struct answer *a, const char *bytes, size_t n,

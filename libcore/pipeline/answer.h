@@ -16,17 +16,17 @@
 enum answer_state { ANSWER_BEGIN, ANSWER_THINK, ANSWER_TEXT };
 
 struct answer {
-    enum answer_state  state;
-    struct buf         raw;         /* bytes of the current state           */
-    struct buf         text;        /* final answer text                    */
-    struct buf         reasoning;
+    enum answer_state state;
+    struct buf raw;  /* bytes of the current state           */
+    struct buf text; /* final answer text                    */
+    struct buf reasoning;
     const char *const *stop;
-    int                n_stop;
-    cag_text_fn        fn;
-    void              *ctx;
-    size_t             emitted;     /* bytes of text given to fn            */
-    bool               stopped;     /* a stop string was found              */
-    bool               cancelled;   /* fn returned false                    */
+    int n_stop;
+    cag_text_fn fn;
+    void *ctx;
+    size_t emitted; /* bytes of text given to fn            */
+    bool stopped;   /* a stop string was found              */
+    bool cancelled; /* fn returned false                    */
 };
 
 /* thinking: the prompt itself has opened a think block. */
@@ -39,7 +39,7 @@ cag_status answer_add(struct answer *a, const char *bytes, size_t n,
 /* The end: what was held back is released, text is trimmed. */
 cag_status answer_end(struct answer *a, cag_error *err);
 /* Is the text being generated now thinking? (not counted against -n) */
-bool       answer_in_think(const struct answer *a);
-void       answer_release(struct answer *a);
+bool answer_in_think(const struct answer *a);
+void answer_release(struct answer *a);
 
 #endif

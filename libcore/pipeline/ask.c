@@ -45,8 +45,8 @@ cag_status cag_kb_ask(cag_kb *kb, const char *question, size_t size,
 
 struct cag_chat {
     cag_kb *kb;
-    jv     *messages;     /* turns after the knowledge: user, assistant, ...;
-                             NULL before the first */
+    jv *messages; /* turns after the knowledge: user, assistant, ...;
+                     NULL before the first */
 };
 
 cag_status cag_chat_new(cag_kb *kb, cag_chat **out, cag_error *err)

@@ -25,37 +25,37 @@
 #include "util/error.h"
 #include "util/mem.h"
 
-#define MAX_PARALLEL 256
-#define LONG_QUESTION 512    /* tokens */
+#define MAX_PARALLEL  256
+#define LONG_QUESTION 512 /* tokens */
 
 enum slot_state { SLOT_FREE, SLOT_RUNNING, SLOT_WAITING, SLOT_DONE };
 
 struct slot {
     enum slot_state state;
-    struct row      row;
-    struct turn     turn;
-    struct buf      out;         /* the finished row                        */
-    int             twin;        /* slot whose answer this one waits for    */
-    bool            earlier;     /* its answer is of an earlier run         */
-    char            key[17];
+    struct row row;
+    struct turn turn;
+    struct buf out; /* the finished row                        */
+    int twin;       /* slot whose answer this one waits for    */
+    bool earlier;   /* its answer is of an earlier run         */
+    char key[17];
 };
 
 struct batch {
-    cag_kb               *kb;
+    cag_kb *kb;
     const cag_batch_opts *o;
-    cag_line_fn           in;
-    cag_row_fn            out;
-    void                 *ctx;
-    cag_batch_report     *r;
-    struct slot          *slot;     /* [n_slot], a ring                     */
-    int                   n_slot, head, n_used, n_running, parallel;
-    int64_t               line;
-    bool                  jsonl_in, jsonl_out, know_format, end, stop;
-    bool                  torn;     /* the output itself failed             */
-    struct known          known;
-    cag_step             *step;     /* [n_slot] scratch of a step           */
-    struct turn         **new_turn;
-    int                  *step_slot;
+    cag_line_fn in;
+    cag_row_fn out;
+    void *ctx;
+    cag_batch_report *r;
+    struct slot *slot; /* [n_slot], a ring                     */
+    int n_slot, head, n_used, n_running, parallel;
+    int64_t line;
+    bool jsonl_in, jsonl_out, know_format, end, stop;
+    bool torn; /* the output itself failed             */
+    struct known known;
+    cag_step *step; /* [n_slot] scratch of a step           */
+    struct turn **new_turn;
+    int *step_slot;
 };
 
 /* ------------------------------------------------------------------ rows */
@@ -66,8 +66,8 @@ static struct slot *slot_at(struct batch *b, int i)
 }
 
 /* Write the finished row of s. */
-static cag_status complete(struct batch *b, struct slot *s,
-                           const cag_answer *a, cag_error *err)
+static cag_status complete(struct batch *b, struct slot *s, const cag_answer *a,
+                           cag_error *err)
 {
     cag_status st = CAG_OK;
 
@@ -147,8 +147,8 @@ static cag_status check_row(struct batch *b, struct slot *s, cag_error *err)
 
     if (st)
         return st;
-    st = cag_kb_prompt(b->kb, s->row.question, s->row.size,
-                       s->row.params.think, &v, &why);
+    st = cag_kb_prompt(b->kb, s->row.question, s->row.size, s->row.params.think,
+                       &v, &why);
     if (!st && v.room < 1)
         st = cag_fail(&why, CAG_E_LIMIT, NULL, -1,
                       "the question does not fit: %lld tokens of knowledge + "
@@ -156,9 +156,9 @@ static cag_status check_row(struct batch *b, struct slot *s, cag_error *err)
                       (long long)v.n_cached, (long long)v.n_prompt,
                       (long long)b->kb->n_ctx);
     else if (!st && first)
-        st = cag_fail(&why, CAG_E_FORMAT, NULL, -1,
-                      "the id was given before, on line %lld",
-                      (long long)first);
+        st =
+            cag_fail(&why, CAG_E_FORMAT, NULL, -1,
+                     "the id was given before, on line %lld", (long long)first);
     cag_free(v.text);
     if (st && !is_row_error(st))
         return cag_error_copy(err, &why);
@@ -178,8 +178,8 @@ static cag_status run_row(struct batch *b, struct slot *s, cag_error *err)
                                 s->row.size, s->row.params.think, &ids, &why);
     if (!st) {
         b->r->n_prompt += (int64_t)ids.n;
-        st = turn_prepare(&s->turn, b->kb, ids.id, ids.n, &s->row.params,
-                          NULL, NULL, &why);
+        st = turn_prepare(&s->turn, b->kb, ids.id, ids.n, &s->row.params, NULL,
+                          NULL, &why);
     }
     cag_ids_free(&ids);
     if (st)
@@ -215,7 +215,7 @@ static cag_status start_row(struct batch *b, struct slot *s, cag_error *err)
         return complete(b, s, recent, err);
     s->twin = find_twin(b, s);
     if (s->twin >= 0)
-        return CAG_OK;                       /* SLOT_WAITING, as fill left it */
+        return CAG_OK; /* SLOT_WAITING, as fill left it */
     return run_row(b, s, err);
 }
 
@@ -264,8 +264,8 @@ static cag_status fill(struct batch *b, cag_error *err)
                                 "--resume needs rows as JSON: add "
                                 "--output-format jsonl");
         }
-        st = row_parse(&s->row, text, size, b->line, b->jsonl_in,
-                       &b->o->params, err);
+        st = row_parse(&s->row, text, size, b->line, b->jsonl_in, &b->o->params,
+                       err);
         if (st)
             break;
         b->n_used++;
@@ -339,8 +339,10 @@ static cag_status emit(struct batch *b, struct slot *s, cag_error *err)
              s->row.error.msg);
     if (s->out.size)
         st = b->out(b->ctx, s->out.data, s->out.size,
-                    failed        ? CAG_ROW_FAILED
-                    : s->earlier  ? CAG_ROW_EARLIER : CAG_ROW_NEW, err);
+                    failed       ? CAG_ROW_FAILED
+                    : s->earlier ? CAG_ROW_EARLIER
+                                 : CAG_ROW_NEW,
+                    err);
     b->torn = st != CAG_OK;
     if (failed && b->o->fail_fast)
         b->stop = true;
@@ -374,7 +376,7 @@ static cag_status drain(struct batch *b, cag_error *err)
 /* After an error: rows that are done, whoever is before them. */
 static void give_rest(struct batch *b)
 {
-    cag_error why = CAG_ERROR_INIT;       /* the first error is the one told */
+    cag_error why = CAG_ERROR_INIT; /* the first error is the one told */
 
     for (int i = 0; b->jsonl_out && i < b->n_used && !b->torn; i++)
         if (slot_at(b, i)->state == SLOT_DONE)
@@ -418,8 +420,9 @@ cag_status cag_kb_batch(cag_kb *kb, const cag_batch_opts *o, cag_line_fn in,
                         cag_row_fn out, void *ctx, cag_batch_report *r,
                         cag_error *err)
 {
-    struct batch b = { .kb = kb, .o = o, .in = in, .out = out, .ctx = ctx,
-                       .r = r };
+    struct batch b = {
+        .kb = kb, .o = o, .in = in, .out = out, .ctx = ctx, .r = r
+    };
     double start = now_s();
     cag_status st;
 

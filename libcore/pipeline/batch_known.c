@@ -76,7 +76,8 @@ static cag_status load_line(void *ctx, const char *line, size_t size,
         if (k->n_row == k->cap_row) {
             size_t more = k->cap_row ? 2 * k->cap_row : 256, bytes;
             void *v = mem_mul(&bytes, more, sizeof *k->row)
-                          ? mem_realloc(k->row, bytes) : NULL;
+                          ? mem_realloc(k->row, bytes)
+                          : NULL;
 
             if (v) {
                 k->row = v;
@@ -86,17 +87,15 @@ static cag_status load_line(void *ctx, const char *line, size_t size,
             }
         }
         if (!st)
-            k->row[k->n_row++] = (struct known_row){
-                xxh3_64(b.data, b.size), at, (uint32_t)size
-            };
+            k->row[k->n_row++] = (struct known_row){ xxh3_64(b.data, b.size),
+                                                     at, (uint32_t)size };
     }
     buf_free(&b);
     jv_free(row);
     return st;
 }
 
-cag_status known_init(struct known *k, const cag_rows *earlier,
-                      cag_error *err)
+cag_status known_init(struct known *k, const cag_rows *earlier, cag_error *err)
 {
     cag_status st = CAG_OK;
 
@@ -141,8 +140,8 @@ static bool take(const struct known *k, const struct known_row *d,
     return same;
 }
 
-bool known_earlier(const struct known *k, const struct row *r,
-                   const char *key, cag_answer *a)
+bool known_earlier(const struct known *k, const struct row *r, const char *key,
+                   cag_answer *a)
 {
     struct buf want = BUF_INIT;
     size_t lo = 0, hi = k->n_row;
@@ -207,7 +206,8 @@ const cag_answer *known_recent(const struct known *k, const struct row *r,
     return r->params.sampling.temperature <= 0 && s->question &&
                    s->size == r->size && !strcmp(s->key, key) &&
                    !memcmp(s->question, r->question, r->size)
-               ? &s->answer : NULL;
+               ? &s->answer
+               : NULL;
 }
 
 /* The table doubles at half full; line 0 marks a free place. */

@@ -54,7 +54,7 @@ static bool grow(void **v, int n, size_t size)
     size_t bytes;
     void *p;
 
-    if (n && (n < 8 || (n & (n - 1))))      /* full at 8, 16, 32 ... */
+    if (n && (n < 8 || (n & (n - 1)))) /* full at 8, 16, 32 ... */
         return true;
     if (!mem_mul(&bytes, n ? 2 * (size_t)n : 8, size))
         return false;
@@ -87,8 +87,7 @@ cag_status cag_bench_set(cag_bench_report *r, const char *key,
     return CAG_OK;
 }
 
-cag_status cag_bench_note(cag_bench_report *r, const char *text,
-                          cag_error *err)
+cag_status cag_bench_note(cag_bench_report *r, const char *text, cag_error *err)
 {
     char *copy = mem_strdup(text);
     void *note = r->note;
@@ -153,8 +152,7 @@ double bench_median(const struct bench_series *s)
 cag_bench_figure bench_figure(const char *name, const char *unit,
                               int64_t context, cag_bench_better better)
 {
-    cag_bench_figure f = { .context = context, .better = better,
-                           .share = -1 };
+    cag_bench_figure f = { .context = context, .better = better, .share = -1 };
 
     snprintf(f.name, sizeof f.name, "%s", name);
     snprintf(f.unit, sizeof f.unit, "%s", unit);
@@ -216,7 +214,7 @@ void bench_kb_opts(const struct bench_job *j, bool no_cache, cag_kb_opts *o)
 {
     cag_kb_opts_init(o);
     o->model = j->model ? j->model : j->o->model;
-    o->stale = CAG_STALE_WARN;     /* checked as always, but no obstacle */
+    o->stale = CAG_STALE_WARN; /* checked as always, but no obstacle */
     o->no_cache = no_cache;
     o->engine = j->o->engine;
     o->places = j->o->places;
@@ -246,11 +244,11 @@ static double weight_bytes(const cag_model *m)
 }
 
 /* As cag_kb_open decides it. */
-static const char *precision_of(const cag_kvc_info *i,
-                               const cag_engine_opts *e)
+static const char *precision_of(const cag_kvc_info *i, const cag_engine_opts *e)
 {
     return e->precision == CAG_PRECISION_AUTO
-               ? i->precision : cag_precision_name(e->precision);
+               ? i->precision
+               : cag_precision_name(e->precision);
 }
 
 static cag_status facts_of_kb(cag_bench_report *r, const cag_kb *kb,
@@ -285,7 +283,8 @@ static cag_status facts_of_kb(cag_bench_report *r, const cag_kb *kb,
         snprintf(kl, sizeof kl, "mean KL %.2g nats over %lld tokens",
                  (double)loss->kl_mean, (long long)(loss->end - loss->begin));
     for (size_t f = 0; !st && f < sizeof fact / sizeof fact[0]; f++)
-        st = !fact[f][1] ? CAG_OK : cag_bench_set(r, fact[f][0], fact[f][1], err);
+        st = !fact[f][1] ? CAG_OK
+                         : cag_bench_set(r, fact[f][0], fact[f][1], err);
     return st;
 }
 
@@ -316,8 +315,7 @@ static cag_status look(struct bench_job *j, cag_error *err)
     j->weight_bytes = weight_bytes(kb->model);
     j->kv_bytes = 2.0 * j->config.n_layer * j->config.n_kv_head *
                   kvc_row_bytes(kvc_get_shape(kb->kvc));
-    snprintf(j->codec, sizeof j->codec, "%s",
-             cag_kvc_get_info(kb->kvc)->codec);
+    snprintf(j->codec, sizeof j->codec, "%s", cag_kvc_get_info(kb->kvc)->codec);
     st = facts_of_kb(j->r, kb, &o.engine, err);
     if (!st && (keep_files(j, kb->model) ||
                 !(j->model = mem_strdup(kb->model->info.path))))
@@ -332,8 +330,8 @@ static cag_status look(struct bench_job *j, cag_error *err)
 
 static cag_status make_dir(struct bench_job *j, cag_error *err)
 {
-    j->dir = file_join(j->o->tmp_dir ? j->o->tmp_dir : "/tmp",
-                       "cag-bench-XXXXXX");
+    j->dir =
+        file_join(j->o->tmp_dir ? j->o->tmp_dir : "/tmp", "cag-bench-XXXXXX");
     if (!j->dir)
         return cag_fail_nomem(err, "path");
     if (!mkdtemp(j->dir)) {
@@ -385,16 +383,17 @@ static void job_release(struct bench_job *j)
 static cag_status break_even(struct bench_job *j, const struct bench_case *c,
                              cag_error *err)
 {
-    cag_bench_figure f = { .name = "break_even", .unit = "questions",
-                           .context = c->n_tok, .share = -1,
+    cag_bench_figure f = { .name = "break_even",
+                           .unit = "questions",
+                           .context = c->n_tok,
+                           .share = -1,
                            .better = CAG_BENCH_NEITHER };
     double saved = c->uncached_s - c->first_s, n;
 
     if (c->build_s <= 0 || c->uncached_s <= 0)
         return CAG_OK;
     if (saved <= 0)
-        return bench_notef(j->r, err,
-                           "at %lld tokens the cache saves nothing",
+        return bench_notef(j->r, err, "at %lld tokens the cache saves nothing",
                            (long long)c->n_tok);
     n = c->build_s / saved;
     if (n > (double)(int64_t)n)
@@ -428,16 +427,14 @@ static cag_status measure(struct bench_job *j, struct bench_case *c,
 /* n 0: the user's cache itself; only a build needs one of our own. */
 static cag_status run_case(struct bench_job *j, int64_t n, cag_error *err)
 {
-    struct bench_case c = { .path = j->o->kvc,
-                            .n_tok = n ? n : j->n_tok };
+    struct bench_case c = { .path = j->o->kvc, .n_tok = n ? n : j->n_tok };
     char *made = file_join(j->dir, "kb.kvc");
-    cag_status st = made ? bench_limits(j, err)
-                         : cag_fail_nomem(err, "path");
+    cag_status st = made ? bench_limits(j, err) : cag_fail_nomem(err, "path");
 
     if (!st && ((j->o->what & CAG_BENCH_BUILD) || n)) {
         c.path = made;
         st = bench_build(j, &c, err);
-        if (!n) {              /* the user's file is what is asked */
+        if (!n) { /* the user's file is what is asked */
             c.path = j->o->kvc;
             c.n_tok = j->n_tok;
         }
@@ -451,8 +448,10 @@ static cag_status run_case(struct bench_job *j, int64_t n, cag_error *err)
 /* The probes' best of the whole run; shares are told of these. */
 static cag_status add_limits(struct bench_job *j, cag_error *err)
 {
-    cag_bench_figure read = { .name = "limit_read", .unit = "GB/s",
-                              .context = -1, .share = -1,
+    cag_bench_figure read = { .name = "limit_read",
+                              .unit = "GB/s",
+                              .context = -1,
+                              .share = -1,
                               .better = CAG_BENCH_NEITHER };
     cag_bench_figure fma = read;
     cag_status st;
@@ -473,8 +472,8 @@ cag_status cag_bench_run(const cag_bench_opts *o, cag_bench_report *r,
     if (o->repeat < 1 || o->warmup < 0 || o->n_gen < 1 || o->n_question < 1)
         return cag_fail(err, CAG_E_USAGE, NULL, -1,
                         "nothing to measure: %d repeats, %d generated "
-                        "tokens, %d questions", o->repeat, o->n_gen,
-                        o->n_question);
+                        "tokens, %d questions",
+                        o->repeat, o->n_gen, o->n_question);
     st = bench_machine(r, err);
     if (!st)
         st = look(&j, err);

@@ -20,45 +20,45 @@
 
 /* Measurements of one figure. */
 struct bench_series {
-    double *v;             /* [cap] heap */
-    int     n, cap;
+    double *v; /* [cap] heap */
+    int n, cap;
 };
 
 struct bench_job {
     const cag_bench_opts *o;
     cag_bench_report *r;
     struct pool *pool;
-    char   *model;                 /* path that was found */
-    char  **file;                  /* [n_file] what a question maps */
-    int     n_file;
-    char   *dir;                   /* temporary directory, removed at the end */
-    char    codec[8];
-    char   *text;                  /* the knowledge, sources joined */
-    size_t  text_size;
-    int64_t *off;                  /* [n_off] where each of its tokens begins */
+    char *model; /* path that was found */
+    char **file; /* [n_file] what a question maps */
+    int n_file;
+    char *dir; /* temporary directory, removed at the end */
+    char codec[8];
+    char *text; /* the knowledge, sources joined */
+    size_t text_size;
+    int64_t *off; /* [n_off] where each of its tokens begins */
     int64_t n_off;
     int64_t n_frame;               /* prefix tokens that are no knowledge */
     int64_t n_ctx, reserve, n_tok; /* of the user's cache */
     cag_precision precision;       /* as asked, or the user's cache's */
-    char   *system, *label, *refusal, *ack, *template_text;
-    double  read_bps, fma_flops;   /* best seen so far; 0: not measured */
-    double  weight_bytes;          /* read for one token */
-    struct model_config config;    /* for counting work; pointers unused */
-    double  kv_bytes;              /* of one token, as computed with */
+    char *system, *label, *refusal, *ack, *template_text;
+    double read_bps, fma_flops; /* best seen so far; 0: not measured */
+    double weight_bytes;        /* read for one token */
+    struct model_config config; /* for counting work; pointers unused */
+    double kv_bytes;            /* of one token, as computed with */
 };
 
 /* One cache being measured. */
 struct bench_case {
     const char *path;
-    int64_t     n_tok;
-    double      build_s, first_s, uncached_s;      /* medians, or 0 */
+    int64_t n_tok;
+    double build_s, first_s, uncached_s; /* medians, or 0 */
 };
 
 /* --- report (bench.c) --- */
 cag_status bench_series_init(struct bench_series *s, int n, cag_error *err);
-void       bench_series_release(struct bench_series *s);
-void       bench_series_add(struct bench_series *s, double v);
-double     bench_median(const struct bench_series *s);
+void bench_series_release(struct bench_series *s);
+void bench_series_add(struct bench_series *s, double v);
+double bench_median(const struct bench_series *s);
 /* A figure without values, share or batch. */
 cag_bench_figure bench_figure(const char *name, const char *unit,
                               int64_t context, cag_bench_better better);
@@ -77,8 +77,7 @@ cag_status bench_build(struct bench_job *j, struct bench_case *c,
                        cag_error *err);
 cag_status bench_load(struct bench_job *j, const struct bench_case *c,
                       cag_error *err);
-cag_status bench_ask(struct bench_job *j, struct bench_case *c,
-                     cag_error *err);
+cag_status bench_ask(struct bench_job *j, struct bench_case *c, cag_error *err);
 cag_status bench_decode(struct bench_job *j, const struct bench_case *c,
                         cag_error *err);
 cag_status bench_batch(struct bench_job *j, const struct bench_case *c,
@@ -91,9 +90,8 @@ cag_status bench_sizes(struct bench_job *j, const struct bench_case *c,
 cag_status bench_lookup(cag_kb *kb, const char *question, double t[2],
                         cag_error *err);
 /* Tokens a second an answer's guesses allow; n_generated > 1. */
-double     bench_lookup_bound(const cag_answer *a, const double t[2]);
-void       bench_kb_opts(const struct bench_job *j, bool no_cache,
-                         cag_kb_opts *o);
+double bench_lookup_bound(const cag_answer *a, const double t[2]);
+void bench_kb_opts(const struct bench_job *j, bool no_cache, cag_kb_opts *o);
 
 /* --- text (bench_text.c) --- */
 cag_status bench_text_init(struct bench_job *j, const cag_kvc *k,
@@ -110,7 +108,7 @@ cag_status bench_text_build(const struct bench_job *j, const char *text,
 /* Both probes by all threads of the pool, some tenths of a second. */
 cag_status bench_limits(struct bench_job *j, cag_error *err);
 /* Drop a file from the page cache; the part that is still there, 0 to 1. */
-double     bench_evict(const char *path);
+double bench_evict(const char *path);
 cag_status bench_machine(cag_bench_report *r, cag_error *err);
 
 #endif

@@ -16,15 +16,26 @@
 
 /* ------------------------------------------------------------------ asking */
 
-enum { PREFILL, FIRST, ANSWER, FIRST_UNCACHED, ANSWER_UNCACHED,
-       STEP, STEP_GUESSES, RATE, RATE_PLAIN, RATE_BOUND, PER_STEP, N_ASK };
+enum {
+    PREFILL,
+    FIRST,
+    ANSWER,
+    FIRST_UNCACHED,
+    ANSWER_UNCACHED,
+    STEP,
+    STEP_GUESSES,
+    RATE,
+    RATE_PLAIN,
+    RATE_BOUND,
+    PER_STEP,
+    N_ASK
+};
 
 /* Ask a loaded cache, with and without guessing from the knowledge: the
  * answer is the same, so the rates compare, with each other and with what
  * the guesses allow. */
 static cag_status ask_loaded(cag_kb *kb, const char *question,
-                             cag_ask_params *p, double t[N_ASK],
-                             cag_error *err)
+                             cag_ask_params *p, double t[N_ASK], cag_error *err)
 {
     double step[2];
     cag_status st = bench_lookup(kb, question, step, err);
@@ -35,8 +46,7 @@ static cag_status ask_loaded(cag_kb *kb, const char *question,
         cag_answer a;
 
         p->no_lookup = plain;
-        st = cag_kb_ask(kb, question, strlen(question), p, NULL, NULL, &a,
-                        err);
+        st = cag_kb_ask(kb, question, strlen(question), p, NULL, NULL, &a, err);
         if (st)
             break;
         /* the first token is the prefill's */
@@ -58,8 +68,8 @@ static cag_status ask_loaded(cag_kb *kb, const char *question,
 
 /* Open and ask; t[first] and t[answer] count from the opening. */
 static cag_status ask_once(struct bench_job *j, const struct bench_case *c,
-                           const char *question, bool no_cache,
-                           double t[N_ASK], cag_error *err)
+                           const char *question, bool no_cache, double t[N_ASK],
+                           cag_error *err)
 {
     cag_ask_params p;
     cag_answer a;
@@ -73,8 +83,8 @@ static cag_status ask_once(struct bench_job *j, const struct bench_case *c,
     bench_kb_opts(j, no_cache, &o);
     st = cag_kb_open(c->path, &o, &kb, err);
     if (!st)
-        st = cag_kb_ask(kb, question, strlen(question), &p, NULL, NULL, &a,
-                        err);
+        st =
+            cag_kb_ask(kb, question, strlen(question), &p, NULL, NULL, &a, err);
     if (!st) {
         double answer = now_s() - start;
 
@@ -88,16 +98,14 @@ static cag_status ask_once(struct bench_job *j, const struct bench_case *c,
     return st;
 }
 
-cag_status bench_ask(struct bench_job *j, struct bench_case *c,
-                     cag_error *err)
+cag_status bench_ask(struct bench_job *j, struct bench_case *c, cag_error *err)
 {
-    static const char *const names[] = { "question_prefill", "first_token",
-                                         "answer", "first_token_uncached",
-                                         "answer_uncached", "step",
-                                         "step_guesses", "answer_rate",
-                                         "answer_rate_plain",
-                                         "answer_rate_bound",
-                                         "answer_per_step" };
+    static const char *const names[] = {
+        "question_prefill",     "first_token",     "answer",
+        "first_token_uncached", "answer_uncached", "step",
+        "step_guesses",         "answer_rate",     "answer_rate_plain",
+        "answer_rate_bound",    "answer_per_step"
+    };
     const cag_bench_opts *o = j->o;
     struct bench_series s[N_ASK] = { { NULL, 0, 0 } };
     cag_status st = CAG_OK;
@@ -115,15 +123,17 @@ cag_status bench_ask(struct bench_job *j, struct bench_case *c,
         if (!st && i >= 0)
             st = ask_once(j, c, q, true, t, err);
         for (int k = 0; !st && i >= 0 && k < N_ASK; k++)
-            if (t[k] > 0)      /* an answer of one token has no rate */
+            if (t[k] > 0) /* an answer of one token has no rate */
                 bench_series_add(&s[k], t[k]);
     }
     for (int i = 0; !st && i < N_ASK; i++) {
         bool rate = i >= RATE;
-        cag_bench_figure f = bench_figure(names[i], i == PER_STEP ? "tokens"
-                                                    : rate ? "tokens/s" : "s",
-                                          c->n_tok, rate ? CAG_BENCH_HIGHER
-                                                         : CAG_BENCH_LOWER);
+        cag_bench_figure f =
+            bench_figure(names[i],
+                         i == PER_STEP ? "tokens"
+                         : rate        ? "tokens/s"
+                                       : "s",
+                         c->n_tok, rate ? CAG_BENCH_HIGHER : CAG_BENCH_LOWER);
         snprintf(f.state, sizeof f.state, "warm");
         if (i == RATE && s[RATE_BOUND].n > 0)
             f.share = bench_median(&s[RATE]) / bench_median(&s[RATE_BOUND]);
@@ -141,10 +151,10 @@ cag_status bench_ask(struct bench_job *j, struct bench_case *c,
 /* --------------------------------------------------------------- decoding */
 
 struct rows {
-    cag_session **s;           /* [n] */
-    int32_t      *id;          /* [n] next token of each */
-    cag_step     *step;        /* [n] */
-    int           n;
+    cag_session **s; /* [n] */
+    int32_t *id;     /* [n] next token of each */
+    cag_step *step;  /* [n] */
+    int n;
 };
 
 static void rows_release(struct rows *r)
@@ -187,8 +197,10 @@ static cag_status rows_start(struct rows *r, struct bench_job *j, cag_kb *kb,
                                  (int)(n_before + (int64_t)ids.n) + o->n_gen,
                                  &r->s[i], err);
         if (!st) {
-            r->step[i] = (cag_step){ .session = r->s[i], .ids = ids.id,
-                                     .n_ids = (int)ids.n, .greedy = true };
+            r->step[i] = (cag_step){ .session = r->s[i],
+                                     .ids = ids.id,
+                                     .n_ids = (int)ids.n,
+                                     .greedy = true };
             st = cag_session_prefill_many(&r->step[i], 1, err);
         }
         r->id[i] = r->step[i].best[0];
@@ -200,8 +212,7 @@ static cag_status rows_start(struct rows *r, struct bench_job *j, cag_kb *kb,
 }
 
 /* Generate n_gen tokens for every row; *s are the seconds. */
-static cag_status rows_run(struct rows *r, int n_gen, double *s,
-                           cag_error *err)
+static cag_status rows_run(struct rows *r, int n_gen, double *s, cag_error *err)
 {
     double start = now_s();
     cag_status st = CAG_OK;
@@ -246,14 +257,13 @@ static double share(const struct bench_job *j, double steps_per_s,
 }
 
 static cag_status rates(struct bench_job *j, const struct bench_case *c,
-                        cag_kb *kb, bool with_prefix, int batch,
-                        cag_error *err)
+                        cag_kb *kb, bool with_prefix, int batch, cag_error *err)
 {
-    cag_bench_figure f = bench_figure(batch ? "batch_rate" : "decode_rate",
-                                      "tokens/s", with_prefix ? c->n_tok : 0,
-                                      CAG_BENCH_HIGHER);
-    cag_bench_figure whole = bench_figure("batch_answers", "s", c->n_tok,
-                                          CAG_BENCH_LOWER);
+    cag_bench_figure f =
+        bench_figure(batch ? "batch_rate" : "decode_rate", "tokens/s",
+                     with_prefix ? c->n_tok : 0, CAG_BENCH_HIGHER);
+    cag_bench_figure whole =
+        bench_figure("batch_answers", "s", c->n_tok, CAG_BENCH_LOWER);
     struct bench_series s, w;
     int n = batch ? batch : 1;
     cag_status st = bench_series_init(&s, j->o->repeat, err);
@@ -300,16 +310,17 @@ static cag_status add_device_memory(struct bench_job *j,
                                     const cag_kb *kb, cag_error *err)
 {
     const cag_device_memory m = cag_kb_device_memory(kb);
-    const struct { const char *name; uint64_t bytes; } part[] = {
-        { "device_weight_bytes", m.weights },
-        { "device_cache_bytes", m.caches },
-        { "device_scratch_bytes", m.scratch }
-    };
+    const struct {
+        const char *name;
+        uint64_t bytes;
+    } part[] = { { "device_weight_bytes", m.weights },
+                 { "device_cache_bytes", m.caches },
+                 { "device_scratch_bytes", m.scratch } };
     cag_status st = CAG_OK;
 
     for (int i = 0; !st && cag_kb_device_bytes(kb) && i < 3; i++) {
-        cag_bench_figure f = bench_figure(part[i].name, "bytes", c->n_tok,
-                                          CAG_BENCH_LOWER);
+        cag_bench_figure f =
+            bench_figure(part[i].name, "bytes", c->n_tok, CAG_BENCH_LOWER);
         st = bench_add_one(j->r, &f, (double)part[i].bytes, err);
     }
     return st;

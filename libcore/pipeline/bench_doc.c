@@ -36,8 +36,7 @@ static jv *figure_json(const cag_bench_figure *f)
     jv *o = jv_new_object();
     const char *better = better_names[f->better];
 
-    if (o && jv_set_str(o, "name", f->name) &&
-        jv_set_str(o, "unit", f->unit) &&
+    if (o && jv_set_str(o, "name", f->name) && jv_set_str(o, "unit", f->unit) &&
         set_or_null(o, "context", f->context >= 0, jv_new_int(f->context)) &&
         set_or_null(o, "batch", f->batch > 0, jv_new_int(f->batch)) &&
         set_or_null(o, "state", *f->state,
@@ -100,8 +99,8 @@ cag_status cag_bench_to_json(const cag_bench_report *r, char **text,
 
 static cag_status wrong(cag_error *err, const char *file, const char *what)
 {
-    return cag_fail(err, CAG_E_FORMAT, file, -1,
-                    "no report of cag-bench: %s", what);
+    return cag_fail(err, CAG_E_FORMAT, file, -1, "no report of cag-bench: %s",
+                    what);
 }
 
 static bool copy_name(char *to, size_t size, const jv *o, const char *key,
@@ -142,10 +141,10 @@ static bool figure_read(const jv *o, cag_bench_figure *f)
             f->better = (cag_bench_better)i;
     if (!copy_name(f->name, sizeof f->name, o, "name", true) ||
         !copy_name(f->unit, sizeof f->unit, o, "unit", true) ||
-        !copy_name(f->state, sizeof f->state, o, "state", false) ||
-        n < 1 || n > 1000000 || batch < 0 || batch > 1000000 ||
-        f->context < -1 || !number(o, "median", &f->median) ||
-        !number(o, "min", &f->min) || !number(o, "max", &f->max))
+        !copy_name(f->state, sizeof f->state, o, "state", false) || n < 1 ||
+        n > 1000000 || batch < 0 || batch > 1000000 || f->context < -1 ||
+        !number(o, "median", &f->median) || !number(o, "min", &f->min) ||
+        !number(o, "max", &f->max))
         return false;
     f->n = (int)n;
     f->batch = (int)batch;
@@ -172,9 +171,8 @@ static cag_status facts_read(const jv *facts, const char *file,
     return st;
 }
 
-cag_status cag_bench_from_json(const char *text, size_t size,
-                               const char *name, cag_bench_report *out,
-                               cag_error *err)
+cag_status cag_bench_from_json(const char *text, size_t size, const char *name,
+                               cag_bench_report *out, cag_error *err)
 {
     cag_bench_report r = CAG_BENCH_REPORT_INIT;
     const jv *figures, *notes;
@@ -236,9 +234,9 @@ static const cag_bench_figure *find(const cag_bench_report *r,
 static void list_differences(const cag_bench_report *a,
                              const cag_bench_report *b, char out[256])
 {
-    static const char *const keys[] = { "cpu", "threads", "kernels", "device",
-                                        "precision", "model_sha256", "codec",
-                                        "generated" };
+    static const char *const keys[] = { "cpu",    "threads",   "kernels",
+                                        "device", "precision", "model_sha256",
+                                        "codec",  "generated" };
     size_t n = 0;
 
     out[0] = '\0';
@@ -247,8 +245,7 @@ static void list_differences(const cag_bench_report *a,
         const char *y = cag_bench_get(b, keys[i]);
         if ((!x && !y) || (x && y && !strcmp(x, y)))
             continue;
-        n += (size_t)snprintf(out + n, 256 - n, "%s%s", n ? ", " : "",
-                              keys[i]);
+        n += (size_t)snprintf(out + n, 256 - n, "%s%s", n ? ", " : "", keys[i]);
     }
 }
 
@@ -257,8 +254,7 @@ cag_status cag_bench_compare(const cag_bench_report *was,
                              double threshold_percent, cag_bench_change **out,
                              int *n, char differs[256], cag_error *err)
 {
-    cag_bench_change *c = mem_alloc_array((size_t)is->n_figure + 1,
-                                          sizeof *c);
+    cag_bench_change *c = mem_alloc_array((size_t)is->n_figure + 1, sizeof *c);
 
     if (!c)
         return cag_fail_nomem(err, "comparison");

@@ -22,17 +22,17 @@ enum { PROBE_ROUNDS = 20000, PROBE_GRAIN_WORDS = 1 << 17 };
 
 struct probe {
     const uint64_t *p;
-    uint64_t        sum[512];     /* [thread] */
-    float           fma[512];
+    uint64_t sum[512]; /* [thread] */
+    float fma[512];
 };
 
 static void read_range(void *ctx, int thread, int64_t begin, int64_t end)
 {
     struct probe *p = ctx;
 
-    p->sum[thread] += kernels_read_run(p->p + begin * PROBE_GRAIN_WORDS,
-                                       (size_t)(end - begin) *
-                                           PROBE_GRAIN_WORDS);
+    p->sum[thread] +=
+        kernels_read_run(p->p + begin * PROBE_GRAIN_WORDS,
+                         (size_t)(end - begin) * PROBE_GRAIN_WORDS);
 }
 
 static void fma_range(void *ctx, int thread, int64_t begin, int64_t end)
@@ -106,7 +106,7 @@ double bench_evict(const char *path)
     if (fd < 0)
         return 1;
     if (fstat(fd, &s) == 0 && S_ISREG(s.st_mode) && s.st_size > 0) {
-        (void)fdatasync(fd);       /* pages not yet written stay */
+        (void)fdatasync(fd); /* pages not yet written stay */
         (void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
         left = resident(fd, (size_t)s.st_size);
     }

@@ -23,10 +23,11 @@
 static cag_status timed_step(cag_session *session, int n, double *s,
                              cag_error *err)
 {
-    static const int32_t ids[CAG_STEP_MAX] = { 0 };   /* any token will do */
+    static const int32_t ids[CAG_STEP_MAX] = { 0 }; /* any token will do */
     int depth = cag_session_n_tok(session);
-    cag_step step = { .session = session, .ids = ids, .n_ids = n,
-                      .greedy = true };
+    cag_step step = {
+        .session = session, .ids = ids, .n_ids = n, .greedy = true
+    };
     double start = now_s();
     cag_status st = cag_session_verify(&step, 1, err);
 
@@ -57,14 +58,12 @@ cag_status bench_lookup(cag_kb *kb, const char *question, double t[2],
     cag_ids ids = CAG_IDS_INIT;
     cag_session *s = NULL;
     cag_status st = prompt_question_encode(&kb->tail, kb->tok, question,
-                                           strlen(question), false, &ids,
-                                           err);
+                                           strlen(question), false, &ids, err);
 
     t[0] = t[1] = 0;
     if (!st)
         st = cag_session_new(kb->engine, kb->prefix,
-                             (int)(kb->n_ids + ids.n) + CAG_STEP_MAX, &s,
-                             err);
+                             (int)(kb->n_ids + ids.n) + CAG_STEP_MAX, &s, err);
     if (!st)
         st = cag_session_prefill(s, ids.id, (int)ids.n, NULL, err);
     if (!st)
@@ -76,9 +75,9 @@ cag_status bench_lookup(cag_kb *kb, const char *question, double t[2],
 
 double bench_lookup_bound(const cag_answer *a, const double t[2])
 {
-    double n = (double)(a->n_generated - 1);   /* the prefill gave the first */
+    double n = (double)(a->n_generated - 1); /* the prefill gave the first */
     double steps = n - (double)a->n_accepted;
 
-    return n / (steps * t[0] + (double)a->n_drafted * (t[1] - t[0]) /
-                                   (CAG_STEP_MAX - 1));
+    return n / (steps * t[0] +
+                (double)a->n_drafted * (t[1] - t[0]) / (CAG_STEP_MAX - 1));
 }

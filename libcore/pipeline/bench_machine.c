@@ -51,8 +51,9 @@ static bool proc_value(const char *text, const char *key, char *out,
 static void pick_flags(const char *all, struct buf *out)
 {
     static const char *const want[] = {
-        "sse4_2", "avx", "avx2", "fma", "f16c", "avx_vnni", "avx512", "amx",
-        "asimd", "fphp", "asimdhp", "asimddp", "bf16", "i8mm", "sve",
+        "sse4_2",   "avx",     "avx2", "fma",   "f16c",
+        "avx_vnni", "avx512",  "amx",  "asimd", "fphp",
+        "asimdhp",  "asimddp", "bf16", "i8mm",  "sve",
     };
 
     while (*all) {
@@ -78,8 +79,7 @@ static cag_status cpu_facts(cag_bench_report *r, cag_error *err)
     char value[4096];
     cag_status st = CAG_OK;
 
-    if (file_read("/proc/cpuinfo", (size_t)16 << 20, &info, NULL) ||
-        !info.data)
+    if (file_read("/proc/cpuinfo", (size_t)16 << 20, &info, NULL) || !info.data)
         goto out;
     if (proc_value(info.data, "model name", value, sizeof value) ||
         proc_value(info.data, "CPU part", value, sizeof value))
@@ -87,9 +87,10 @@ static cag_status cpu_facts(cag_bench_report *r, cag_error *err)
     if (!st && (proc_value(info.data, "flags", value, sizeof value) ||
                 proc_value(info.data, "Features", value, sizeof value))) {
         pick_flags(value, &flags);
-        st = buf_failed(&flags) ? cag_fail_nomem(err, "CPU flags")
-             : cag_bench_set(r, "cpu_flags", flags.data ? flags.data : "",
-                             err);
+        st = buf_failed(&flags)
+                 ? cag_fail_nomem(err, "CPU flags")
+                 : cag_bench_set(r, "cpu_flags", flags.data ? flags.data : "",
+                                 err);
     }
 out:
     buf_free(&flags);
@@ -105,8 +106,8 @@ static cag_status system_facts(cag_bench_report *r, cag_error *err)
     cag_status st = CAG_OK;
 
     if (uname(&u) == 0) {
-        snprintf(value, sizeof value, "%.80s %.80s %.80s", u.sysname,
-                 u.release, u.machine);
+        snprintf(value, sizeof value, "%.80s %.80s %.80s", u.sysname, u.release,
+                 u.machine);
         st = cag_bench_set(r, "system", value, err);
     }
     if (!st && !file_read("/proc/loadavg", 4096, &b, NULL) && b.data) {

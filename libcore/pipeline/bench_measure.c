@@ -15,12 +15,12 @@
 /* ----------------------------------------------------------------- encode */
 
 struct encode {
-    const cag_kvc          *k;
+    const cag_kvc *k;
     const struct kvc_shape *shape;
-    struct kvc_coder      **coder;     /* [thread] */
-    uint8_t               **raw, **out;
-    double                 *taken;
-    cag_error               err;       /* of whoever failed last */
+    struct kvc_coder **coder; /* [thread] */
+    uint8_t **raw, **out;
+    double *taken;
+    cag_error err; /* of whoever failed last */
 };
 
 static void encode_chunk(void *ctx, int thread, int64_t begin, int64_t end)
@@ -105,8 +105,7 @@ static double prefill_flop(const struct model_config *c, double n)
 {
     double q = (double)c->n_head * c->d_head;
     double kv = (double)c->n_kv_head * c->d_head;
-    double per_tok = c->d_model * (2 * q + 2 * kv) +
-                     3.0 * c->d_model * c->d_ff;
+    double per_tok = c->d_model * (2 * q + 2 * kv) + 3.0 * c->d_model * c->d_ff;
 
     return 2 * c->n_layer * (per_tok * n + q * n * n);
 }
@@ -115,15 +114,13 @@ static cag_status add_build(struct bench_job *j, const struct bench_case *c,
                             struct bench_series *s, cag_error *err)
 {
     static const char *const names[] = { "tokenize", "prefill", "encode",
-                                         "write", "build", "build_rate" };
+                                         "write",    "build",   "build_rate" };
     cag_status st = CAG_OK;
 
     for (int i = 0; !st && i < N_BUILD; i++) {
-        cag_bench_figure f = bench_figure(names[i],
-                                          i == RATE ? "tokens/s" : "s",
-                                          c->n_tok,
-                                          i == RATE ? CAG_BENCH_HIGHER
-                                                    : CAG_BENCH_LOWER);
+        cag_bench_figure f =
+            bench_figure(names[i], i == RATE ? "tokens/s" : "s", c->n_tok,
+                         i == RATE ? CAG_BENCH_HIGHER : CAG_BENCH_LOWER);
         if (i == RATE && j->fma_flops > 0)
             f.share = prefill_flop(&j->config, (double)c->n_tok) /
                       bench_median(&s[PREFILL]) / j->fma_flops;
@@ -160,8 +157,7 @@ cag_status bench_build(struct bench_job *j, struct bench_case *c,
             if (packed)
                 bench_series_add(&s[ENCODE], pack);
             bench_series_add(&s[WRITE], r.write_s);
-            bench_series_add(&s[BUILD],
-                             r.tokenize_s + r.prefill_s + r.write_s);
+            bench_series_add(&s[BUILD], r.tokenize_s + r.prefill_s + r.write_s);
             bench_series_add(&s[RATE], (double)r.n_tok / r.prefill_s);
         }
         cag_build_report_release(&r);
@@ -238,8 +234,8 @@ static bool evicted(struct bench_job *j, const struct bench_case *c,
     *st = bench_notef(j->r, err,
                       "no cold figures at %lld tokens: %.0f %% of %s stayed "
                       "in the page cache (mapped by another process, or not "
-                      "ours to write)", (long long)c->n_tok, 100 * worst,
-                      which);
+                      "ours to write)",
+                      (long long)c->n_tok, 100 * worst, which);
     return false;
 }
 
@@ -251,8 +247,8 @@ static cag_status add_load(struct bench_job *j, const struct bench_case *c,
     cag_status st = CAG_OK;
 
     for (int i = 0; !st && i < N_LOAD; i++) {
-        cag_bench_figure f = bench_figure(names[i], "s", c->n_tok,
-                                          CAG_BENCH_LOWER);
+        cag_bench_figure f =
+            bench_figure(names[i], "s", c->n_tok, CAG_BENCH_LOWER);
         snprintf(f.state, sizeof f.state, "%s", state);
         st = bench_add(j->r, &f, &s[i], err);
     }
@@ -268,8 +264,7 @@ static cag_status load_series(struct bench_job *j, const struct bench_case *c,
 
     for (int i = 0; !st && i < N_LOAD; i++)
         st = bench_series_init(&s[i], j->o->repeat, err);
-    for (int i = cold ? 0 : -j->o->warmup; ok && !st && i < j->o->repeat;
-         i++) {
+    for (int i = cold ? 0 : -j->o->warmup; ok && !st && i < j->o->repeat; i++) {
         double t[N_LOAD];
 
         st = bench_cancelled(j, cold ? "cold load" : "load", err);
@@ -305,7 +300,10 @@ enum { FIRST, UNCACHED, COLD, N_PROCESS };
 static cag_status add_memory(struct bench_job *j, const struct bench_case *c,
                              const cag_bench_process *p, cag_error *err)
 {
-    const struct { const char *name; uint64_t bytes; } m[] = {
+    const struct {
+        const char *name;
+        uint64_t bytes;
+    } m[] = {
         { "private_bytes", p->private_bytes },
         { "mapped_bytes", p->mapped_bytes },
         { "shared_bytes", p->shared_bytes },
@@ -317,9 +315,9 @@ static cag_status add_memory(struct bench_job *j, const struct bench_case *c,
                            "no memory figures: smaps_rollup of cag-ask could "
                            "not be read");
     for (size_t i = 0; !st && i < sizeof m / sizeof m[0]; i++) {
-        cag_bench_figure f = bench_figure(m[i].name, "bytes", c->n_tok,
-                                          i ? CAG_BENCH_NEITHER
-                                            : CAG_BENCH_LOWER);
+        cag_bench_figure f =
+            bench_figure(m[i].name, "bytes", c->n_tok,
+                         i ? CAG_BENCH_NEITHER : CAG_BENCH_LOWER);
         st = bench_add_one(j->r, &f, (double)m[i].bytes, err);
     }
     return st;
@@ -332,8 +330,8 @@ static cag_status add_process(struct bench_job *j, const struct bench_case *c,
     cag_status st = CAG_OK;
 
     for (int i = 0; !st && i < N_PROCESS; i++) {
-        cag_bench_figure f = bench_figure(names[i], "s", c->n_tok,
-                                          CAG_BENCH_LOWER);
+        cag_bench_figure f =
+            bench_figure(names[i], "s", c->n_tok, CAG_BENCH_LOWER);
         snprintf(f.state, sizeof f.state, "%s", i == COLD ? "cold" : "warm");
         st = bench_add(j->r, &f, &s[i], err);
     }
@@ -361,12 +359,12 @@ cag_status bench_process(struct bench_job *j, const struct bench_case *c,
                             err);
         if (!st && i >= 0) {
             bench_series_add(&s[FIRST], p.first_s);
-            if (p.has_memory)      /* a short answer may end before the look */
+            if (p.has_memory) /* a short answer may end before the look */
                 last = p;
         }
         if (!st && i >= 0)
-            st = o->process(o->process_ctx, c->path, j->model, q, true, &p,
-                            err);
+            st =
+                o->process(o->process_ctx, c->path, j->model, q, true, &p, err);
         if (!st && i >= 0)
             bench_series_add(&s[UNCACHED], p.first_s);
     }
@@ -392,10 +390,10 @@ cag_status bench_process(struct bench_job *j, const struct bench_case *c,
 cag_status bench_sizes(struct bench_job *j, const struct bench_case *c,
                        cag_error *err)
 {
-    cag_bench_figure file = bench_figure("file_bytes", "bytes", c->n_tok,
-                                         CAG_BENCH_LOWER);
-    cag_bench_figure kv = bench_figure("kv_bytes_per_tok", "bytes", c->n_tok,
-                                       CAG_BENCH_LOWER);
+    cag_bench_figure file =
+        bench_figure("file_bytes", "bytes", c->n_tok, CAG_BENCH_LOWER);
+    cag_bench_figure kv =
+        bench_figure("kv_bytes_per_tok", "bytes", c->n_tok, CAG_BENCH_LOWER);
     cag_kvc *k = NULL;
     cag_status st = cag_kvc_open(c->path, &k, err);
 
@@ -407,9 +405,8 @@ cag_status bench_sizes(struct bench_job *j, const struct bench_case *c,
                    (4.0 * i->n_layer * i->n_kv_head * i->d_head);
         st = bench_add_one(j->r, &file, (double)i->size_bytes, err);
         if (!st)
-            st = bench_add_one(j->r, &kv,
-                               (double)i->kv_stored_bytes / (double)i->n_tok,
-                               err);
+            st = bench_add_one(
+                j->r, &kv, (double)i->kv_stored_bytes / (double)i->n_tok, err);
     }
     cag_kvc_close(k);
     return st;

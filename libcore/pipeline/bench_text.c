@@ -44,8 +44,8 @@ cag_status bench_text_init(struct bench_job *j, const cag_kvc *k,
         const cag_kvc_source *s = cag_kvc_get_source(k, i);
 
         for (int64_t t = s->tok_begin; t < s->tok_end; t++)
-            j->off[j->n_off++] = (int64_t)b.size + off[t] -
-                                 (int64_t)s->text_off;
+            j->off[j->n_off++] =
+                (int64_t)b.size + off[t] - (int64_t)s->text_off;
         buf_add(&b, text + s->text_off, (size_t)s->text_bytes);
         buf_char(&b, '\n');
     }
@@ -102,8 +102,7 @@ cag_status bench_text_file(const struct bench_job *j, int64_t n, char **path,
         return st;
     }
     for (; !st && want > 0; want -= j->n_off) {
-        size_t size = want >= j->n_off ? j->text_size
-                                       : (size_t)j->off[want];
+        size_t size = want >= j->n_off ? j->text_size : (size_t)j->off[want];
         st = file_out_write(&f, j->text, size, err);
     }
     if (st)
@@ -134,9 +133,9 @@ cag_status bench_text_build(const struct bench_job *j, const char *text,
     o.refusal = j->refusal;
     o.acknowledgement = j->ack;
     o.chat_template_text = j->template_text;
-    o.template_date = o.now = 0;       /* the same tokens on any day */
+    o.template_date = o.now = 0; /* the same tokens on any day */
     o.codec = j->codec;
-    o.max_loss = 1e6;          /* how long it takes is the question here */
+    o.max_loss = 1e6; /* how long it takes is the question here */
     o.engine = j->o->engine;
     o.engine.precision = j->precision;
     o.force = true;

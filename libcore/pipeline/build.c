@@ -71,7 +71,7 @@ cag_status cag_build_plan(const cag_build_opts *o, cag_build_report *r,
     } else if (st == CAG_E_LIMIT) {
         cag_error none = CAG_ERROR_INIT;
 
-        plan_lines(&j, &none);     /* that it does not fit is the answer */
+        plan_lines(&j, &none); /* that it does not fit is the answer */
     }
     build_job_release(&j);
     return st;
@@ -132,7 +132,8 @@ static void say_whole(const struct build_job *j)
         kvc_is_q8h(kvc_get_shape(j->old)))
         note(&j->o->hooks, CAG_NOTE_WAIT,
              "%s: codec q8h is rebuilt whole, nothing of the old cache is "
-             "kept", j->o->output);
+             "kept",
+             j->o->output);
 }
 
 cag_status build_chunk(void *ctx, int layer, int chunk, uint8_t *dst,
@@ -226,14 +227,21 @@ static cag_status write_file(struct build_job *j, cag_engine *e,
 {
     struct build_chunks c = { s, &j->shape };
     struct kvc_made made;
-    struct kvc_desc d = {
-        .shape = j->shape, .codec = j->codec, .meta = j->meta,
-        .sources = j->sources, .prompt = j->prmt, .text = j->prompt.text,
-        .text_size = j->prompt.size, .ids = j->ids.id, .id_off = j->ids.off,
-        .n_ids = j->ids.n, .chunk = build_chunk, .ctx = &c,
-        .progress = j->o->hooks.progress, .progress_ctx = j->o->hooks.ctx,
-        .made = &made
-    };
+    struct kvc_desc d = { .shape = j->shape,
+                          .codec = j->codec,
+                          .meta = j->meta,
+                          .sources = j->sources,
+                          .prompt = j->prmt,
+                          .text = j->prompt.text,
+                          .text_size = j->prompt.size,
+                          .ids = j->ids.id,
+                          .id_off = j->ids.off,
+                          .n_ids = j->ids.n,
+                          .chunk = build_chunk,
+                          .ctx = &c,
+                          .progress = j->o->hooks.progress,
+                          .progress_ctx = j->o->hooks.ctx,
+                          .made = &made };
     double start = now_s();
     cag_status st;
 
@@ -251,8 +259,7 @@ static cag_status write_file(struct build_job *j, cag_engine *e,
     j->r->file_bytes = made.size_bytes;
     j->r->kv_raw_bytes = made.kv_raw_bytes;
     j->r->kv_stored_bytes = made.kv_stored_bytes;
-    snprintf(j->r->content_id, sizeof j->r->content_id, "%s",
-             made.content_id);
+    snprintf(j->r->content_id, sizeof j->r->content_id, "%s", made.content_id);
     return CAG_OK;
 }
 
@@ -274,7 +281,7 @@ static void describe_old(struct build_job *j)
     if (cag_kvc_get_receipt(j->old)) {
         j->r->has_receipt = true;
         j->r->receipt = *cag_kvc_get_receipt(j->old);
-        j->r->receipt.loss = NULL;         /* it goes with the old cache */
+        j->r->receipt.loss = NULL; /* it goes with the old cache */
     }
     snprintf(j->r->content_id, sizeof j->r->content_id, "%s", i->content_id);
 }
@@ -302,9 +309,8 @@ static cag_status make(struct build_job *j, cag_error *err)
     opts.kv_f32 = j->exact.elem_bytes == 4;
     opts.max_memory = j->o->max_memory;
     opts.room_tok = (int)j->ids.n;
-    if (kvc_is_q8h(&j->shape) &&
-        (!opts.device || !strcmp(opts.device, "auto")))
-        opts.device = "cpu";       /* a GPU is not asked for its queries */
+    if (kvc_is_q8h(&j->shape) && (!opts.device || !strcmp(opts.device, "auto")))
+        opts.device = "cpu"; /* a GPU is not asked for its queries */
     st = cag_engine_new(j->model, &opts, &e, err);
     if (!st)
         notes_device(&j->o->hooks, e, opts.precision);
@@ -334,9 +340,9 @@ static cag_status write_depfile(const struct build_job *j, cag_error *err)
     if (!dep)
         return cag_fail_nomem(err, "depfile");
     for (int i = 0; i < j->src.n; i++)
-        if (j->src.v[i].path)     /* as the user named it, where he did */
-            dep[n++] = j->src.v[i].group ? j->src.v[i].path
-                                         : j->src.v[i].spec->path;
+        if (j->src.v[i].path) /* as the user named it, where he did */
+            dep[n++] =
+                j->src.v[i].group ? j->src.v[i].path : j->src.v[i].spec->path;
     st = depfile_write(j->o->depfile, j->o->output, dep, n, &j->o->hooks, err);
     mem_free(dep);
     return st;
@@ -346,7 +352,7 @@ static cag_status refresh_mtime(const cag_build_opts *o, cag_error *err)
 {
     if (o->keep_mtime || utimensat(AT_FDCWD, o->output, NULL, 0) == 0 ||
         errno == EACCES || errno == EPERM || errno == EROFS)
-        return CAG_OK;     /* make will ask again, nothing is wrong */
+        return CAG_OK; /* make will ask again, nothing is wrong */
     return cag_fail_sys(err, CAG_E_IO, errno, o->output,
                         "cannot set the file's time");
 }

@@ -24,7 +24,7 @@
 #include "util/mem.h"
 
 #define DEFAULT_RESERVE 512
-#define PRIVATE_BYTES ((uint64_t)16 << 20)
+#define PRIVATE_BYTES   ((uint64_t)16 << 20)
 
 /* ------------------------------------------------------------- old cache */
 
@@ -40,8 +40,7 @@ static cag_status open_old(struct build_job *j, cag_error *err)
         return cag_error_copy(err, &why);
     if (!j->old)
         note(&j->o->hooks, CAG_NOTE_INFO,
-             "%s: replaced, it is no usable cache (%s)", j->o->output,
-             why.msg);
+             "%s: replaced, it is no usable cache (%s)", j->o->output, why.msg);
     return CAG_OK;
 }
 
@@ -51,7 +50,8 @@ static const char *part(const struct build_job *j, const char *name,
     if (given || !j->old)
         return given;
     return record_was_default(jv_get(kvc_meta(j->old), "build"), name)
-               ? recorded : NULL;
+               ? recorded
+               : NULL;
 }
 
 static void choose_parts(struct build_job *j)
@@ -60,8 +60,7 @@ static void choose_parts(struct build_job *j)
     struct tm tm = { 0 };
 
     j->parts.label = part(j, "label", j->o->label, i ? i->label : NULL);
-    j->parts.refusal = part(j, "refusal", j->o->refusal,
-                            i ? i->refusal : NULL);
+    j->parts.refusal = part(j, "refusal", j->o->refusal, i ? i->refusal : NULL);
     j->parts.ack = part(j, "acknowledgement", j->o->acknowledgement,
                         i ? i->acknowledgement : NULL);
     /* the recorded system text has the recorded refusal written into it */
@@ -73,7 +72,7 @@ static void choose_parts(struct build_job *j)
     if (j->o->template_date < 0 && i && i->template_date &&
         strptime(i->template_date, "%Y-%m-%d", &tm))
         j->date_s = (int64_t)timegm(&tm);
-    j->date_s -= j->date_s % 86400;     /* a day is all that is recorded */
+    j->date_s -= j->date_s % 86400; /* a day is all that is recorded */
 }
 
 /* ----------------------------------------------------------------- model */
@@ -81,8 +80,8 @@ static void choose_parts(struct build_job *j)
 static bool old_has_model(const struct build_job *j)
 {
     return j->old &&
-           locate_same_files(&j->files, jv_get(jv_get(kvc_meta(j->old),
-                                                      "model"), "files"));
+           locate_same_files(
+               &j->files, jv_get(jv_get(kvc_meta(j->old), "model"), "files"));
 }
 
 static cag_status find_model(struct build_job *j, cag_error *err)
@@ -101,7 +100,8 @@ static cag_status find_model(struct build_job *j, cag_error *err)
         return st;
     j->hub = file_exists(spec) || strchr(spec, '/') == NULL ||
                      strcmp(spec, j->model_path) == 0
-                 ? NULL : spec;
+                 ? NULL
+                 : spec;
     return CAG_OK;
 }
 
@@ -147,10 +147,12 @@ static cag_status unknown_template(const char *name, cag_error *err)
 
     list[0] = 0;
     for (int i = 0; (s = cag_template_name(i)) != NULL && n < sizeof list; i++)
-        n += (size_t)snprintf(list + n, sizeof list - n, "%s%s",
-                              i ? ", " : "", s);
-    return cag_fail(err, CAG_E_USAGE, NULL, -1, "unknown chat template '%s'; "
-                    "there are %s", name, list);
+        n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", i ? ", " : "",
+                              s);
+    return cag_fail(err, CAG_E_USAGE, NULL, -1,
+                    "unknown chat template '%s'; "
+                    "there are %s",
+                    name, list);
 }
 
 static cag_status choose_template(struct build_job *j, cag_error *err)
@@ -198,7 +200,8 @@ static cag_status make_prompt(struct build_job *j, cag_error *err)
     if (!st && j->ids.n_dropped)
         note(&j->o->hooks, CAG_NOTE_WARN,
              "%zu bytes of the text have no token in this model's "
-             "vocabulary and are not read", j->ids.n_dropped);
+             "vocabulary and are not read",
+             j->ids.n_dropped);
     return st;
 }
 
@@ -231,13 +234,12 @@ static cag_status add_up(struct build_job *j, cag_error *err)
     for (int i = 0; i < j->src.n; i++) {
         const struct prompt_range *p = &j->prompt.source[i];
 
-        j->range[i] = (struct record_range){
-            p->off, p->bytes, id_at(&j->ids, p->off),
-            id_at(&j->ids, p->off + p->bytes)
-        };
+        j->range[i] =
+            (struct record_range){ p->off, p->bytes, id_at(&j->ids, p->off),
+                                   id_at(&j->ids, p->off + p->bytes) };
         r->source[i].name = mem_strdup(j->src.v[i].name);
-        r->source[i].path = mem_strdup(j->src.v[i].path ? j->src.v[i].path
-                                                        : "-");
+        r->source[i].path =
+            mem_strdup(j->src.v[i].path ? j->src.v[i].path : "-");
         if (!r->source[i].name || !r->source[i].path)
             return cag_fail_nomem(err, "report");
         r->source[i].size_bytes = j->src.v[i].raw_bytes;
@@ -255,8 +257,9 @@ static cag_status choose_context(struct build_job *j, cag_error *err)
     if (j->n_ctx > m->n_ctx)
         return cag_fail(err, CAG_E_LIMIT, j->model_path, -1,
                         "--ctx-size %lld is more than the model was trained "
-                        "for (%d)", (long long)j->n_ctx, m->n_ctx);
-    j->reserve = j->o->reserve >= 0 ? j->o->reserve
+                        "for (%d)",
+                        (long long)j->n_ctx, m->n_ctx);
+    j->reserve = j->o->reserve >= 0               ? j->o->reserve
                  : j->n_ctx / 4 < DEFAULT_RESERVE ? j->n_ctx / 4
                                                   : DEFAULT_RESERVE;
     j->r->n_ctx = j->n_ctx;
@@ -273,11 +276,12 @@ static cag_status choose_shapes(struct build_job *j, cag_error *err)
     if (codec < 0)
         return cag_fail(err, CAG_E_USAGE, NULL, -1, "unknown KV codec '%s'",
                         j->codec);
-    j->shape = (struct kvc_shape){
-        .n_layer = m->n_layer, .n_kv_head = m->n_kv_head, .d_head = m->d_head,
-        .elem_bytes = kvc_codec_elem_bytes((enum kvc_codec)codec),
-        .n_tok = (int)j->ids.n
-    };
+    j->shape = (struct kvc_shape){ .n_layer = m->n_layer,
+                                   .n_kv_head = m->n_kv_head,
+                                   .d_head = m->d_head,
+                                   .elem_bytes = kvc_codec_elem_bytes(
+                                       (enum kvc_codec)codec),
+                                   .n_tok = (int)j->ids.n };
     j->lossy = kvc_codec_lossy((enum kvc_codec)codec);
     if (j->lossy)
         j->max_loss = j->o->max_loss < 0
@@ -289,10 +293,10 @@ static cag_status choose_shapes(struct build_job *j, cag_error *err)
         j->exact.elem_bytes = 2;
         j->exact_codec = "f16";
     }
-    j->shape.chunk_tok = kvc_chunk_tok(m->n_kv_head, m->d_head,
-                                       j->shape.elem_bytes);
-    j->exact.chunk_tok = kvc_chunk_tok(m->n_kv_head, m->d_head,
-                                       j->exact.elem_bytes);
+    j->shape.chunk_tok =
+        kvc_chunk_tok(m->n_kv_head, m->d_head, j->shape.elem_bytes);
+    j->exact.chunk_tok =
+        kvc_chunk_tok(m->n_kv_head, m->d_head, j->exact.elem_bytes);
     return CAG_OK;
 }
 
@@ -307,14 +311,13 @@ static cag_status check_fit(struct build_job *j, cag_error *err)
 
     r->kv_raw_bytes = kvc_is_q8h(&j->shape) ? 0 : held;
     for (int i = 0; kvc_is_q8h(&j->shape) && i < n_chunk; i++)
-        r->kv_raw_bytes += (uint64_t)m->n_layer *
-                           kvc_chunk_bytes(&j->shape, i);
+        r->kv_raw_bytes += (uint64_t)m->n_layer * kvc_chunk_bytes(&j->shape, i);
     r->ask_bytes = PRIVATE_BYTES + (uint64_t)j->reserve * m->kv_bytes_per_tok +
                    (strcmp(j->codec, "f16z") ? 0 : held);
-    r->build_bytes = held + m->size_bytes +
-                     (uint64_t)512 * 4 * (uint64_t)(8 * m->d_model +
-                                                    4 * m->d_ff) +
-                     (j->lossy ? receipt_bytes(j) : 0);
+    r->build_bytes =
+        held + m->size_bytes +
+        (uint64_t)512 * 4 * (uint64_t)(8 * m->d_model + 4 * m->d_ff) +
+        (j->lossy ? receipt_bytes(j) : 0);
     if (r->n_tok + j->reserve > j->n_ctx)
         return cag_fail(err, CAG_E_LIMIT, j->o->output, -1,
                         "the knowledge does not fit: %lld tokens + %lld "
@@ -327,7 +330,8 @@ static cag_status check_fit(struct build_job *j, cag_error *err)
     if (j->o->max_memory && r->build_bytes > j->o->max_memory)
         return cag_fail(err, CAG_E_LIMIT, j->o->output, -1,
                         "the build needs about %llu MiB, --max-memory allows "
-                        "%llu MiB", (unsigned long long)(r->build_bytes >> 20),
+                        "%llu MiB",
+                        (unsigned long long)(r->build_bytes >> 20),
                         (unsigned long long)(j->o->max_memory >> 20));
     return CAG_OK;
 }
@@ -394,8 +398,8 @@ cag_status build_job_begin(struct build_job *j, const cag_build_opts *o,
     if (!st)
         st = find_model(j, err);
     if (!st)
-        st = source_read(o->source, o->n_source, o->drop_front_matter,
-                         o->texts, &o->hooks, &j->src, err);
+        st = source_read(o->source, o->n_source, o->drop_front_matter, o->texts,
+                         &o->hooks, &j->src, err);
     return st ? st : protect(j, err);
 }
 

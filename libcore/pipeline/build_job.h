@@ -18,32 +18,32 @@
 
 struct build_job {
     const cag_build_opts *o;
-    cag_build_report     *r;
-    struct source_set     src;
-    struct record_range  *range;       /* [src.n] */
-    char                 *dir;         /* of the output, for recorded paths */
-    char                 *model_path;
-    double                start;       /* for the report                    */
-    const char           *hub;         /* the hub id asked for, or NULL     */
-    cag_model            *model;       /* without weights until the prefill */
-    struct locate_files   files;
+    cag_build_report *r;
+    struct source_set src;
+    struct record_range *range; /* [src.n] */
+    char *dir;                  /* of the output, for recorded paths */
+    char *model_path;
+    double start;     /* for the report                    */
+    const char *hub;  /* the hub id asked for, or NULL     */
+    cag_model *model; /* without weights until the prefill */
+    struct locate_files files;
     struct model_fingerprint print;
-    cag_kvc              *old;         /* the cache at the output, or NULL  */
-    const cag_tokenizer  *tok;         /* the model's, or the old cache's   */
-    const char           *template_text;
-    struct prompt_parts   parts;       /* as they will be recorded          */
-    int64_t               date_s;      /* the template's frozen time        */
-    struct prompt         prompt;
-    cag_ids               ids;
-    int64_t               n_ctx, reserve;
-    const char           *codec;
-    struct kvc_shape      shape;       /* of the file                       */
-    struct kvc_shape      exact;       /* of what is computed: q8h is coded
-                                          from f16 at the end               */
-    const char           *exact_codec;
-    float                 max_loss;    /* of a lossy codec, else 0          */
-    bool                  lossy;
-    jv                   *meta, *sources, *prmt;
+    cag_kvc *old;             /* the cache at the output, or NULL  */
+    const cag_tokenizer *tok; /* the model's, or the old cache's   */
+    const char *template_text;
+    struct prompt_parts parts; /* as they will be recorded          */
+    int64_t date_s;            /* the template's frozen time        */
+    struct prompt prompt;
+    cag_ids ids;
+    int64_t n_ctx, reserve;
+    const char *codec;
+    struct kvc_shape shape; /* of the file                       */
+    struct kvc_shape exact; /* of what is computed: q8h is coded
+                               from f16 at the end               */
+    const char *exact_codec;
+    float max_loss; /* of a lossy codec, else 0          */
+    bool lossy;
+    jv *meta, *sources, *prmt;
 };
 
 /* What needs no lock, so that a call that cannot work leaves no lock file
@@ -61,12 +61,12 @@ cag_status build_job_provenance(struct build_job *j, const char *numerics,
 /* Is the old cache what this job would write? */
 cag_status build_job_is_fresh(const struct build_job *j, bool *fresh,
                               cag_error *err);
-void       build_job_release(struct build_job *j);
+void build_job_release(struct build_job *j);
 
 /* What a kvc_desc takes its chunks from: a session's rows, in the form of a
  * file of this shape. */
 struct build_chunks {
-    const cag_session      *session;
+    const cag_session *session;
     const struct kvc_shape *shape;
 };
 cag_status build_chunk(void *ctx, int layer, int chunk, uint8_t *dst,

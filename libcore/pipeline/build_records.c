@@ -76,8 +76,9 @@ static jv *provenance_json(const struct build_job *j, const char *numerics,
 {
     jv *o = jv_new_object();
 
-    if (o && jv_set_str(o, "precision",
-                        cag_precision_name(j->o->engine.precision)) &&
+    if (o &&
+        jv_set_str(o, "precision",
+                   cag_precision_name(j->o->engine.precision)) &&
         jv_set_str(o, "numerics", numerics) &&
         jv_set_str(o, "device", device) &&
         jv_set_str(o, "tool", "cag " CAG_VERSION))
@@ -90,7 +91,8 @@ cag_status build_job_provenance(struct build_job *j, const char *numerics,
                                 const char *device, cag_error *err)
 {
     return jv_set(j->meta, "provenance", provenance_json(j, numerics, device))
-               ? CAG_OK : cag_fail_nomem(err, "cache description");
+               ? CAG_OK
+               : cag_fail_nomem(err, "cache description");
 }
 
 /* An operand is a path too, also where it found no file of its own. */
@@ -105,8 +107,8 @@ static cag_status check_paths(const struct build_job *j, cag_error *err)
     }
     for (int i = 0; i < j->o->n_source && !st; i++)
         if (j->o->source[i].title &&
-            !utf8_valid(j->o->source[i].title,
-                        strlen(j->o->source[i].title), NULL))
+            !utf8_valid(j->o->source[i].title, strlen(j->o->source[i].title),
+                        NULL))
             st = cag_fail(err, CAG_E_FORMAT, NULL, -1,
                           "the title of a source is not UTF-8");
     return st;
@@ -119,7 +121,7 @@ static jv *build_json(const struct build_job *j)
     jv *o;
 
     if (!j->prompt.ack)
-        used.acknowledgement = NULL;     /* given, but nothing uses it */
+        used.acknowledgement = NULL; /* given, but nothing uses it */
     o = record_build(&used, j->n_ctx, j->reserve, j->dir);
     kvc_f32_hex(j->max_loss, hex);
     if (!o || !j->lossy || jv_set_str(o, "max_loss", hex))
@@ -158,8 +160,8 @@ static cag_status compare_json(const jv *a, const jv *b, bool *same,
         if (!st)
             st = jv_dump_canonical(b, &y, err);
     }
-    *same = a && b && !st && x.size == y.size &&
-            !memcmp(x.data, y.data, x.size);
+    *same =
+        a && b && !st && x.size == y.size && !memcmp(x.data, y.data, x.size);
     buf_free(&x);
     buf_free(&y);
     return st;
@@ -199,10 +201,9 @@ cag_status build_job_is_fresh(const struct build_job *j, bool *fresh,
                 same_binding(j) && same_text(j);
     cag_status st = CAG_OK;
 
-    for (size_t i = 0; same && !st && i < sizeof members / sizeof *members;
-         i++)
-        st = compare_json(jv_get(j->meta, members[i]),
-                          jv_get(meta, members[i]), &same, err);
+    for (size_t i = 0; same && !st && i < sizeof members / sizeof *members; i++)
+        st = compare_json(jv_get(j->meta, members[i]), jv_get(meta, members[i]),
+                          &same, err);
     if (same && !st)
         st = compare_json(j->sources, kvc_sources(j->old), &same, err);
     if (same && !st)

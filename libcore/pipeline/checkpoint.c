@@ -20,8 +20,8 @@
 #include "util/mem.h"
 
 #define DEFAULT_EVERY_S 30.0
-#define PASS_TOK 512             /* the engine's default chunk              */
-#define COST_SHARE 10            /* a save may take a tenth of the time     */
+#define PASS_TOK        512 /* the engine's default chunk              */
+#define COST_SHARE      10  /* a save may take a tenth of the time     */
 
 static char *ckpt_path(const char *output)
 {
@@ -46,12 +46,12 @@ cag_status checkpoint_check_replace(const char *output, cag_error *err)
     char *path = ckpt_path(output);
     cag_kvc *k = NULL;
     cag_error why = CAG_ERROR_INIT;
-    cag_status st = path ? kvc_check_replace(path, err)
-                         : cag_fail_nomem(err, "path");
+    cag_status st =
+        path ? kvc_check_replace(path, err) : cag_fail_nomem(err, "path");
 
     /* a cache under that name is worth as much as a text */
-    if (!st && file_exists(path) &&
-        cag_kvc_open(path, &k, &why) == CAG_OK && !is_checkpoint(k))
+    if (!st && file_exists(path) && cag_kvc_open(path, &k, &why) == CAG_OK &&
+        !is_checkpoint(k))
         st = cag_fail(err, CAG_E_CREATE, path, -1,
                       "is a cache and no checkpoint, so it is not replaced; "
                       "name another output");
@@ -84,8 +84,10 @@ cag_status checkpoint_open(const char *output, const cag_hooks *hooks,
         if (st == CAG_E_NOMEM) {
             cag_error_copy(err, &why);
         } else if (st || !is_checkpoint(*out)) {
-            note(hooks, CAG_NOTE_WARN, "%s: ignored, it is no usable "
-                 "checkpoint%s%s", path, st ? ": " : "", st ? why.msg : "");
+            note(hooks, CAG_NOTE_WARN,
+                 "%s: ignored, it is no usable "
+                 "checkpoint%s%s",
+                 path, st ? ": " : "", st ? why.msg : "");
             cag_kvc_close(*out);
             *out = NULL;
             st = CAG_OK;
@@ -157,17 +159,21 @@ static cag_status check_room(const struct build_job *j, const char *path,
     return st;
 }
 
-static cag_status save(struct build_job *j, cag_engine *e,
-                       const cag_session *s, const char *path, cag_error *err)
+static cag_status save(struct build_job *j, cag_engine *e, const cag_session *s,
+                       const char *path, cag_error *err)
 {
     struct kvc_shape shape = j->exact;
     struct build_chunks c = { s, &shape };
     jv *meta = marked_meta(j), *none = jv_new_array();
-    struct kvc_desc d = {
-        .codec = j->exact_codec, .meta = meta, .sources = none, .prompt = j->prmt,
-        .text = j->prompt.text, .ids = j->ids.id, .id_off = j->ids.off,
-        .chunk = build_chunk, .ctx = &c
-    };
+    struct kvc_desc d = { .codec = j->exact_codec,
+                          .meta = meta,
+                          .sources = none,
+                          .prompt = j->prmt,
+                          .text = j->prompt.text,
+                          .ids = j->ids.id,
+                          .id_off = j->ids.off,
+                          .chunk = build_chunk,
+                          .ctx = &c };
     cag_status st;
 
     shape.n_tok = cag_session_n_tok(s);
@@ -184,13 +190,12 @@ static cag_status save(struct build_job *j, cag_engine *e,
     return st;
 }
 
-static bool save_noted(struct build_job *j, cag_engine *e,
-                       const cag_session *s)
+static bool save_noted(struct build_job *j, cag_engine *e, const cag_session *s)
 {
     char *path = ckpt_path(j->o->output);
     cag_error why = CAG_ERROR_INIT;
-    cag_status st = path ? save(j, e, s, path, &why)
-                         : cag_fail_nomem(&why, "path");
+    cag_status st =
+        path ? save(j, e, s, path, &why) : cag_fail_nomem(&why, "path");
 
     if (st)
         note(&j->o->hooks, CAG_NOTE_WARN, "no checkpoint: %s", why.msg);
@@ -211,7 +216,7 @@ void checkpoint_save(struct build_job *j, cag_engine *e, const cag_session *s)
 
 struct progress {
     const cag_hooks *hooks;
-    uint64_t         base, total;
+    uint64_t base, total;
 };
 
 /* A pass knows only its own tokens. */

@@ -28,7 +28,7 @@ cag_status checkpoint_check_replace(const char *output, cag_error *err);
  * it is not asked, checked or refreshed. */
 cag_status checkpoint_refuse(const cag_kvc *k, cag_error *err);
 /* Remove an output's checkpoint and what its writers left; best effort. */
-void       checkpoint_remove(const char *output);
+void checkpoint_remove(const char *output);
 
 /*
  * Compute the tokens of the job behind those the session holds.  With
@@ -40,7 +40,6 @@ cag_status checkpoint_prefill(struct build_job *j, cag_engine *e,
                               cag_session *s, const struct receipt *r,
                               cag_error *err);
 /* Save all tokens of the session; a failure is a note, not an error. */
-void       checkpoint_save(struct build_job *j, cag_engine *e,
-                           const cag_session *s);
+void checkpoint_save(struct build_job *j, cag_engine *e, const cag_session *s);
 
 #endif

@@ -48,8 +48,10 @@ cag_status depfile_write(const char *path, const char *target,
     buf_char(&b, ':');
     for (int i = 0; i < n_dep; i++) {
         if (!can_spell(dep[i])) {
-            note(hooks, CAG_NOTE_WARN, "%s: make cannot spell this name; "
-                 "left out of %s", dep[i], path);
+            note(hooks, CAG_NOTE_WARN,
+                 "%s: make cannot spell this name; "
+                 "left out of %s",
+                 dep[i], path);
             continue;
         }
         buf_str(&b, " \\\n ");

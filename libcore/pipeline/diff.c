@@ -48,14 +48,17 @@ static cag_status field(cag_diff *d, cag_error *err, const char *name,
 static cag_status number(cag_diff *d, cag_error *err, const char *name,
                          int64_t a, int64_t b)
 {
-    return a == b ? CAG_OK : add(d, err, "%s: %lld / %lld", name,
-                                 (long long)a, (long long)b);
+    return a == b ? CAG_OK
+                  : add(d, err, "%s: %lld / %lld", name, (long long)a,
+                        (long long)b);
 }
 
 static cag_status fields(cag_diff *d, const cag_kvc_info *a,
                          const cag_kvc_info *b, cag_error *err)
 {
-    const struct { const char *name, *a, *b; } text[] = {
+    const struct {
+        const char *name, *a, *b;
+    } text[] = {
         { "model", a->model_name, b->model_name },
         { "architecture", a->model_arch, b->model_arch },
         { "weights", a->weights_sha256, b->weights_sha256 },
@@ -92,10 +95,9 @@ static cag_status receipts(cag_diff *d, const cag_kvc *a, const cag_kvc *b,
     const cag_kvc_receipt *y = cag_kvc_get_receipt(b);
     float kl_x = x ? x->kl_mean : 0, kl_y = y ? y->kl_mean : 0;
 
-    return kl_x == kl_y
-               ? CAG_OK
-               : add(d, err, "loss, mean KL: %.2g / %.2g nats", (double)kl_x,
-                     (double)kl_y);
+    return kl_x == kl_y ? CAG_OK
+                        : add(d, err, "loss, mean KL: %.2g / %.2g nats",
+                              (double)kl_x, (double)kl_y);
 }
 
 static const cag_kvc_source *find(const cag_kvc *k, const char *name)
@@ -120,8 +122,8 @@ static cag_status sources(cag_diff *d, const cag_kvc *a, const cag_kvc *b,
         if (!t)
             st = add(d, err, "source only in the first: %s", s->name);
         else if (strcmp(s->sha256_text, t->sha256_text))
-            st = add(d, err, "source differs: %s (%lld / %lld tokens)",
-                     s->name, (long long)(s->tok_end - s->tok_begin),
+            st = add(d, err, "source differs: %s (%lld / %lld tokens)", s->name,
+                     (long long)(s->tok_end - s->tok_begin),
                      (long long)(t->tok_end - t->tok_begin));
         else if (i < n_b && strcmp(cag_kvc_get_source(b, i)->name, s->name))
             st = add(d, err, "source at another place: %s", s->name);
@@ -152,24 +154,29 @@ cag_status cag_kvc_diff(const cag_kvc *a, const cag_kvc *b, cag_diff *out,
     while (n < n_a && n < n_b && p[n] == q[n])
         n++;
     out->first_tok = n == n_a && n == n_b ? -1 : (int64_t)n;
-    if (strcmp(x->codec, "q8h") &&        /* codes are no beginning */
+    if (strcmp(x->codec, "q8h") && /* codes are no beginning */
         !strcmp(x->weights_sha256, y->weights_sha256) &&
         !strcmp(x->config_sha256, y->config_sha256) &&
         !strcmp(x->numerics, y->numerics) &&
         !strcmp(x->precision, y->precision))
         out->n_tok_kept = (int64_t)n;
     if (!st && out->first_tok >= 0)
-        st = add(out, err, "first differing token: %lld; a rebuild keeps %lld "
-                 "tokens and computes %lld", (long long)out->first_tok,
-                 (long long)out->n_tok_kept,
+        st = add(out, err,
+                 "first differing token: %lld; a rebuild keeps %lld "
+                 "tokens and computes %lld",
+                 (long long)out->first_tok, (long long)out->n_tok_kept,
                  (long long)(y->n_tok - out->n_tok_kept));
     else if (!st && out->n_line)
-        st = add(out, err, "the tokens are equal; a rebuild keeps %lld of "
-                 "them and computes %lld", (long long)out->n_tok_kept,
+        st = add(out, err,
+                 "the tokens are equal; a rebuild keeps %lld of "
+                 "them and computes %lld",
+                 (long long)out->n_tok_kept,
                  (long long)(y->n_tok - out->n_tok_kept));
     if (!st && !out->n_line && strcmp(x->content_id, y->content_id))
-        st = add(out, err, "content: the same inputs, other numbers "
-                 "(%.12s... / %.12s...)", x->content_id, y->content_id);
+        st = add(out, err,
+                 "content: the same inputs, other numbers "
+                 "(%.12s... / %.12s...)",
+                 x->content_id, y->content_id);
     if (st)
         cag_diff_release(out);
     return st;

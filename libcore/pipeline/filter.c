@@ -21,16 +21,16 @@
 #include "util/error.h"
 #include "util/mem.h"
 
-#define MAX_ARG 64
+#define MAX_ARG    64
 #define MAX_STDERR 4096
-#define POLL_S     0.1     /* how long a request to stop may wait */
+#define POLL_S     0.1 /* how long a request to stop may wait */
 
 struct child {
     pid_t pid;
-    int   in, out, msg, exec_err;   /* our ends of its pipes, -1 closed */
+    int in, out, msg, exec_err; /* our ends of its pipes, -1 closed */
     const cag_source_spec *spec;
-    const cag_hooks       *hooks;
-    double                 limit_s, end;
+    const cag_hooks *hooks;
+    double limit_s, end;
 };
 
 static void close_fd(int *fd)
@@ -61,7 +61,7 @@ static void run_child(char *const *argv, int in, int out, int msg, int fail)
     int e;
 
     setpgid(0, 0);
-    prctl(PR_SET_PDEATHSIG, SIGKILL);    /* if we are killed, so is it */
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* if we are killed, so is it */
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     signal(SIGPIPE, SIG_DFL);
@@ -86,8 +86,7 @@ static cag_status start(struct child *c, char *const *argv, cag_error *err)
         }
     c->pid = fork();
     if (c->pid < 0) {
-        st = cag_fail_sys(err, CAG_E_IO, errno, argv[0],
-                          "cannot start filter");
+        st = cag_fail_sys(err, CAG_E_IO, errno, argv[0], "cannot start filter");
         goto out;
     }
     if (c->pid == 0)
@@ -133,7 +132,7 @@ static void feed(struct child *c, const char *raw, size_t size, size_t *done)
         if (n > 0)
             *done += (size_t)n;
         else if (n < 0 && errno != EAGAIN && errno != EINTR)
-            *done = size;    /* it does not read its input: its choice */
+            *done = size; /* it does not read its input: its choice */
     }
     if (*done == size)
         close_fd(&c->in);
@@ -149,7 +148,8 @@ static cag_status in_time(const struct child *c, size_t n_out, cag_error *err)
     if (now_s() >= c->end)
         return cag_fail(err, CAG_E_LIMIT, c->spec->path, -1,
                         "filter %s: no end after %g s (timeout: in the "
-                        "manifest)", c->spec->filter[0], c->limit_s);
+                        "manifest)",
+                        c->spec->filter[0], c->limit_s);
     return CAG_OK;
 }
 
@@ -157,8 +157,8 @@ static cag_status talk(struct child *c, const char *raw, size_t size,
                        struct buf *out, struct buf *msg, cag_error *err)
 {
     const cag_source_spec *spec = c->spec;
-    size_t max = spec->filter_max_bytes ? spec->filter_max_bytes
-                                        : (size_t)64 << 20;
+    size_t max =
+        spec->filter_max_bytes ? spec->filter_max_bytes : (size_t)64 << 20;
     size_t done = 0;
 
     if (size == 0)
@@ -172,8 +172,8 @@ static cag_status talk(struct child *c, const char *raw, size_t size,
         if (st)
             return st;
         if (poll(f, 3, (int)(POLL_S * 1000)) < 0 && errno != EINTR)
-            return cag_fail_sys(err, CAG_E_IO, errno, spec->path,
-                                "filter %s", spec->filter[0]);
+            return cag_fail_sys(err, CAG_E_IO, errno, spec->path, "filter %s",
+                                spec->filter[0]);
         if (c->in >= 0 && (f[0].revents & (POLLOUT | POLLERR | POLLHUP)))
             feed(c, raw, size, &done);
         if (c->out >= 0 && f[1].revents && !drain(&c->out, out, max, false))
@@ -184,7 +184,8 @@ static cag_status talk(struct child *c, const char *raw, size_t size,
             drain(&c->msg, msg, MAX_STDERR, true);
     }
     return buf_failed(out) || buf_failed(msg)
-               ? cag_fail_nomem(err, "filter output") : CAG_OK;
+               ? cag_fail_nomem(err, "filter output")
+               : CAG_OK;
 }
 
 /* It closed its output; it may still run on. */
@@ -199,8 +200,8 @@ static cag_status finish(struct child *c, size_t n_out, const struct buf *msg,
 
     while ((got = waitpid(c->pid, &code, WNOHANG)) <= 0) {
         if (got < 0 && errno != EINTR)
-            return cag_fail_sys(err, CAG_E_IO, errno, spec->path,
-                                "filter %s", spec->filter[0]);
+            return cag_fail_sys(err, CAG_E_IO, errno, spec->path, "filter %s",
+                                spec->filter[0]);
         cag_status st = in_time(c, n_out, err);
         if (st)
             return st;
@@ -215,13 +216,12 @@ static cag_status finish(struct child *c, size_t n_out, const struct buf *msg,
                             "cannot run filter %s", spec->filter[0]);
     if (WIFEXITED(code) && WEXITSTATUS(code) == 0)
         return CAG_OK;
-    return cag_fail(err, CAG_E_FORMAT, spec->path, -1,
-                    "filter %s ended with %s %d%s%.*s", spec->filter[0],
-                    WIFSIGNALED(code) ? "signal" : "status",
-                    WIFSIGNALED(code) ? WTERMSIG(code) : WEXITSTATUS(code),
-                    msg->size ? ": " : "",
-                    (int)strcspn(msg->size ? msg->data : "", "\n"),
-                    msg->size ? msg->data : "");
+    return cag_fail(
+        err, CAG_E_FORMAT, spec->path, -1, "filter %s ended with %s %d%s%.*s",
+        spec->filter[0], WIFSIGNALED(code) ? "signal" : "status",
+        WIFSIGNALED(code) ? WTERMSIG(code) : WEXITSTATUS(code),
+        msg->size ? ": " : "", (int)strcspn(msg->size ? msg->data : "", "\n"),
+        msg->size ? msg->data : "");
 }
 
 cag_status filter_run(const cag_source_spec *spec, const char *path,

@@ -24,11 +24,11 @@
 #include "util/mem.h"
 
 struct check {
-    const cag_kvc      *k;
-    cag_check_report   *r;
+    const cag_kvc *k;
+    cag_check_report *r;
     struct fingerprint_memory mem;
-    char               *dir;      /* of the .kvc */
-    bool                filtered; /* a reason is with a filtered source */
+    char *dir;     /* of the .kvc */
+    bool filtered; /* a reason is with a filtered source */
 };
 
 static cag_status add_line(char ***v, int *n, char *line, cag_error *err)
@@ -100,7 +100,7 @@ static cag_status look(struct check *c, const cag_kvc_source *s,
             hash_hex(digest, SHA256_SIZE, hex);
             *seen = strcmp(hex, s->sha256_raw) ? SEEN_DIFFERENT : SEEN_EQUAL;
         } else if (st != CAG_E_NOMEM) {
-            *seen = SEEN_NOT;      /* no permission, an I/O error */
+            *seen = SEEN_NOT; /* no permission, an I/O error */
             st = CAG_OK;
         }
     }
@@ -128,15 +128,17 @@ static cag_status check_sources(struct check *c, cag_error *err)
         const cag_kvc_source *s = cag_kvc_get_source(c->k, i);
 
         if (!s->path)
-            st = unseen(c, err, s->name, "came from a pipe, cannot be "
+            st = unseen(c, err, s->name,
+                        "came from a pipe, cannot be "
                         "checked");
         else if (seen[i] == SEEN_DIFFERENT)
             st = stale(c, err, s->path, "changed");
         else if (seen[i] == SEEN_ABSENT && n_seen)
             st = stale(c, err, s->path, "deleted or renamed");
         else if (seen[i] == SEEN_ABSENT || seen[i] == SEEN_NOT)
-            st = unseen(c, err, s->path, seen[i] == SEEN_ABSENT
-                            ? "not found" : "cannot be read");
+            st =
+                unseen(c, err, s->path,
+                       seen[i] == SEEN_ABSENT ? "not found" : "cannot be read");
     }
     mem_free(seen);
     return st;
@@ -158,7 +160,7 @@ static cag_status check_groups(struct check *c, cag_error *err)
         if (!dir && !spec[i].is_glob)
             continue;
         if (source_expand(&spec[i], 1, NULL, &now, &why))
-            continue;     /* nothing there: said source by source above */
+            continue; /* nothing there: said source by source above */
         for (int j = 0; j < now.n && !st; j++) {
             char *rel = record_path(now.v[j].path, c->dir);
             bool known = !rel;
@@ -188,8 +190,8 @@ static bool other_size(const char *path, const jv *recorded)
 
     return jv_count(recorded) == 1 && !file_is_dir(path) &&
            file_stat(path, &id, NULL) == CAG_OK &&
-           (int64_t)id.size_bytes != jv_get_int(jv_at(recorded, 0),
-                                                "size_bytes", -1);
+           (int64_t)id.size_bytes !=
+               jv_get_int(jv_at(recorded, 0), "size_bytes", -1);
 }
 
 static cag_status check_model(struct check *c, const cag_places *places,
@@ -206,7 +208,7 @@ static cag_status check_model(struct check *c, const cag_places *places,
     if (st == CAG_E_NOMEM)
         return cag_error_copy(err, &why);
     if (st)
-        return CAG_OK;      /* not on this machine: not what is asked */
+        return CAG_OK; /* not on this machine: not what is asked */
     other = other_size(path, recorded);
     if (!other)
         st = locate_model_files(path, &c->mem, &now, &why);
@@ -218,8 +220,8 @@ static cag_status check_model(struct check *c, const cag_places *places,
         c->r->model_seen = true;
         if (other || !locate_same_files(&now, recorded))
             st = add(&c->r->reason, &c->r->n_reason, err,
-                     "%s: is not the model the cache was made with (%s)",
-                     path, info->model_name);
+                     "%s: is not the model the cache was made with (%s)", path,
+                     info->model_name);
     }
     locate_files_release(&now);
     mem_free(path);

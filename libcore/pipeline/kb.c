@@ -24,8 +24,7 @@ void cag_kb_opts_init(cag_kb_opts *o)
     o->engine.precision = CAG_PRECISION_AUTO;
 }
 
-static cag_status check_fresh(cag_kb *kb, const cag_kb_opts *o,
-                              cag_error *err)
+static cag_status check_fresh(cag_kb *kb, const cag_kb_opts *o, cag_error *err)
 {
     cag_check_report r;
     cag_error why = CAG_ERROR_INIT;
@@ -33,8 +32,8 @@ static cag_status check_fresh(cag_kb *kb, const cag_kb_opts *o,
 
     if (o->stale == CAG_STALE_IGNORE)
         return CAG_OK;
-    st = freshness_of_sources(kb->kvc, &kb->places, &kb->hooks,
-                              o->verify_full, &r, &why);
+    st = freshness_of_sources(kb->kvc, &kb->places, &kb->hooks, o->verify_full,
+                              &r, &why);
     kb->n_unseen = r.n_unseen;
     if (st == CAG_E_STALE && o->stale == CAG_STALE_WARN) {
         note(&kb->hooks, CAG_NOTE_WARN, "%s: %s", why.file, why.msg);
@@ -56,8 +55,8 @@ static cag_status open_model(cag_kb *kb, const cag_kb_opts *o, cag_error *err)
                                       .ctx = &kb->hooks };
     const cag_model_info *info;
     char *path = NULL;
-    cag_status st = locate_model(kb->kvc, o->model, &kb->places, &mem, &path,
-                                 err);
+    cag_status st =
+        locate_model(kb->kvc, o->model, &kb->places, &mem, &path, err);
 
     if (!st)
         st = cag_model_open(path, CAG_MODEL_NO_TOKENIZER, &kb->model, err);
@@ -71,7 +70,8 @@ static cag_status open_model(cag_kb *kb, const cag_kb_opts *o, cag_error *err)
             return cag_fail(err, CAG_E_MISMATCH,
                             cag_kvc_get_info(kb->kvc)->path, -1,
                             "token id %d is outside the model's vocabulary "
-                            "of %d", (int)kb->ids[i], info->n_vocab);
+                            "of %d",
+                            (int)kb->ids[i], info->n_vocab);
     return CAG_OK;
 }
 
@@ -85,8 +85,7 @@ static cag_status start_engine(cag_kb *kb, const cag_engine_opts *e,
         return st;
     notes_device(&kb->hooks, kb->engine, e->precision);
     if (kb->hooks.progress)
-        cag_engine_set_progress(kb->engine, kb->hooks.progress,
-                                kb->hooks.ctx);
+        cag_engine_set_progress(kb->engine, kb->hooks.progress, kb->hooks.ctx);
     if (!kb->no_cache)
         st = cag_prefix_new(kb->engine, kb->kvc, &kb->prefix, err);
     return st;
@@ -99,15 +98,14 @@ static int room_for(const cag_kb *kb)
     const struct kvc_shape *s = kvc_get_shape(kb->kvc);
     int64_t n = (int64_t)kb->n_ids;
 
-    if (kvc_is_q8h(s) && !kb->no_cache)     /* codes and a scale a row */
+    if (kvc_is_q8h(s) && !kb->no_cache) /* codes and a scale a row */
         n = n * (s->d_head + 2) / (2 * s->d_head) + 1;
     n += TALK_TOK;
 
     return (int)(n < kb->n_ctx ? n : kb->n_ctx);
 }
 
-static cag_status open_engine(cag_kb *kb, const cag_kb_opts *o,
-                              cag_error *err)
+static cag_status open_engine(cag_kb *kb, const cag_kb_opts *o, cag_error *err)
 {
     cag_engine_opts e = o->engine;
     cag_error why = CAG_ERROR_INIT;
@@ -162,8 +160,8 @@ cag_status cag_kb_open(const char *path, const cag_kb_opts *o, cag_kb **out,
     else if (kb->n_ctx <= info->n_tok)
         st = cag_fail(err, CAG_E_LIMIT, path, -1,
                       "the cache holds %lld tokens, --ctx-size leaves room "
-                      "for %lld", (long long)info->n_tok,
-                      (long long)kb->n_ctx);
+                      "for %lld",
+                      (long long)info->n_tok, (long long)kb->n_ctx);
     if (!st && o->verify_full)
         st = cag_kvc_verify(kb->kvc, o->engine.n_thread, o->hooks.progress,
                             o->hooks.ctx, err);
@@ -273,9 +271,8 @@ cag_status kb_session(cag_kb *kb, int64_t n_more, cag_session **out,
                       cag_error *err)
 {
     cag_session *s;
-    cag_status st = cag_session_new(kb->engine, kb->prefix,
-                                    (int)((int64_t)kb->n_ids + n_more), &s,
-                                    err);
+    cag_status st = cag_session_new(
+        kb->engine, kb->prefix, (int)((int64_t)kb->n_ids + n_more), &s, err);
 
     if (!st && kb->no_cache) {
         st = cag_session_prefill(s, kb->ids, (int)kb->n_ids, NULL, err);

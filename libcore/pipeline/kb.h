@@ -9,21 +9,21 @@
 #include "pipeline/prompt.h"
 
 struct cag_kb {
-    cag_kvc            *kvc;
-    cag_model          *model;     /* NULL with no_weights                  */
-    cag_engine         *engine;
-    cag_prefix         *prefix;    /* NULL with no_cache                    */
+    cag_kvc *kvc;
+    cag_model *model; /* NULL with no_weights                  */
+    cag_engine *engine;
+    cag_prefix *prefix; /* NULL with no_cache                    */
     const cag_tokenizer *tok;
-    const int32_t      *ids;       /* [n_ids] the prefix                    */
-    size_t              n_ids;
-    struct prompt_tail  tail;      /* what follows the prefix               */
-    int64_t             n_ctx;
-    int                 n_vocab;
-    int                 n_unseen;
-    double              load_s;
-    bool                no_cache;
-    cag_places          places;
-    cag_hooks           hooks;
+    const int32_t *ids; /* [n_ids] the prefix                    */
+    size_t n_ids;
+    struct prompt_tail tail; /* what follows the prefix               */
+    int64_t n_ctx;
+    int n_vocab;
+    int n_unseen;
+    double load_s;
+    bool no_cache;
+    cag_places places;
+    cag_hooks hooks;
 };
 
 /* May a token end an answer of this cache? */

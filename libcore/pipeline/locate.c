@@ -17,11 +17,13 @@
 /* Files of a model directory that decide what the model computes or reads. */
 static bool is_model_file(const char *name)
 {
-    static const char *const known[] = {
-        "config.json", "generation_config.json", "tokenizer.json",
-        "tokenizer_config.json", "chat_template.jinja", "chat_template.json",
-        "special_tokens_map.json"
-    };
+    static const char *const known[] = { "config.json",
+                                         "generation_config.json",
+                                         "tokenizer.json",
+                                         "tokenizer_config.json",
+                                         "chat_template.jinja",
+                                         "chat_template.json",
+                                         "special_tokens_map.json" };
     size_t n = strlen(name);
 
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
@@ -60,8 +62,7 @@ bool locate_is_file_of(const char *path, const char *model)
 }
 
 static cag_status add_file(struct locate_files *f, const char *path,
-                           const struct fingerprint_memory *mem,
-                           cag_error *err)
+                           const struct fingerprint_memory *mem, cag_error *err)
 {
     struct locate_file *v = mem_realloc(f->v, (size_t)(f->n + 1) * sizeof *v);
     const char *base = strrchr(path, '/');
@@ -215,8 +216,8 @@ cag_status locate_recorded_model(const cag_kvc *k, const char *kvc_dir,
 struct hunt {
     const cag_kvc *k;
     const struct fingerprint_memory *mem;
-    struct buf     tried;
-    cag_error      other;      /* the first that was another model */
+    struct buf tried;
+    cag_error other; /* the first that was another model */
 };
 
 /* The first file that is not the recorded one, with both digests. */
@@ -262,8 +263,8 @@ static cag_status try_path(struct hunt *h, const char *path, cag_error *err)
 
 /* Try a candidate that may be missing or wrong; true when it is the one.
  * path is taken over; NULL is memory that is short. */
-static bool accept(struct hunt *h, const char *what, char *path,
-                   char **found, cag_status *st, cag_error *err)
+static bool accept(struct hunt *h, const char *what, char *path, char **found,
+                   cag_status *st, cag_error *err)
 {
     cag_error why = CAG_ERROR_INIT;
 
@@ -284,12 +285,11 @@ static bool accept(struct hunt *h, const char *what, char *path,
             *st = cag_error_copy(err, &why);
         if (s == CAG_E_MISMATCH && !h->other.status)
             h->other = why;
-        buf_printf(&h->tried, "%s%s %s (%s)", h->tried.size ? ", " : "",
-                   what, path,
-                   s == CAG_E_MISMATCH ? "another model" : why.msg);
+        buf_printf(&h->tried, "%s%s %s (%s)", h->tried.size ? ", " : "", what,
+                   path, s == CAG_E_MISMATCH ? "another model" : why.msg);
     } else {
-        buf_printf(&h->tried, "%s%s %s (not there)",
-                   h->tried.size ? ", " : "", what, path);
+        buf_printf(&h->tried, "%s%s %s (not there)", h->tried.size ? ", " : "",
+                   what, path);
     }
     mem_free(path);
     return false;
@@ -322,8 +322,7 @@ static bool hunt_dirs(struct hunt *h, const char *dirs, char **found,
 {
     const jv *recorded = jv_get(jv_get(kvc_meta(h->k), "model"), "files");
     const cag_kvc_info *info = cag_kvc_get_info(h->k);
-    const char *base = info->model_path ? strrchr(info->model_path, '/')
-                                        : NULL;
+    const char *base = info->model_path ? strrchr(info->model_path, '/') : NULL;
     const char *name = base ? base + 1 : info->model_path;
 
     if (!name && jv_count(recorded) == 1)
@@ -335,7 +334,7 @@ static bool hunt_dirs(struct hunt *h, const char *dirs, char **found,
 
         mem_free(dir);
         if (!n)
-            mem_free(path);          /* an empty part names no directory */
+            mem_free(path); /* an empty part names no directory */
         else if (accept(h, "CAG_MODELS:", path, found, st, err))
             return true;
         dirs += n + (dirs[n] == ':');
@@ -367,9 +366,9 @@ cag_status locate_model(const cag_kvc *k, const char *wanted,
     dir = record_dir(info->path);
     if (!dir)
         return cag_fail_nomem(err, "path");
-    if (info->model_path && accept(&h, "recorded path",
-                                   file_join(dir, info->model_path), path,
-                                   &st, err))
+    if (info->model_path &&
+        accept(&h, "recorded path", file_join(dir, info->model_path), path, &st,
+               err))
         goto out;
     if (accept_spec(&h, "hub id", info->model_hub, &search, path, &st, err) ||
         accept_spec(&h, "CAG_MODEL", places->model, &search, path, &st, err))
@@ -377,12 +376,13 @@ cag_status locate_model(const cag_kvc *k, const char *wanted,
     if (!st && hunt_dirs(&h, places->models, path, &st, err))
         goto out;
     if (!st && h.other.status)
-        st = cag_fail(err, CAG_E_MISMATCH, h.other.file, -1,
-                      "%s; tried: %s", h.other.msg, h.tried.data);
+        st = cag_fail(err, CAG_E_MISMATCH, h.other.file, -1, "%s; tried: %s",
+                      h.other.msg, h.tried.data);
     else if (!st)
         st = cag_fail(err, CAG_E_MISSING, info->path, -1,
                       "the model of this cache (%s) was not found; tried: "
-                      "%s; name it with -m or CAG_MODEL", info->model_name,
+                      "%s; name it with -m or CAG_MODEL",
+                      info->model_name,
                       h.tried.size ? h.tried.data : "nothing is recorded");
 out:
     buf_free(&h.tried);

@@ -13,13 +13,13 @@
 #include "util/json.h"
 
 struct locate_file {
-    char    *name;                 /* last component */
+    char *name; /* last component */
     uint64_t size_bytes;
-    uint8_t  sha256[SHA256_SIZE];
+    uint8_t sha256[SHA256_SIZE];
 };
 struct locate_files {
-    struct locate_file *v;         /* [n], C order of names */
-    int                 n;
+    struct locate_file *v; /* [n], C order of names */
+    int n;
 };
 
 /* Digests of the files a model consists of (path: GGUF or directory). */
@@ -28,11 +28,11 @@ cag_status locate_model_files(const char *path,
                               struct locate_files *out, cag_error *err);
 /* Would a write to path reach a file of the model directory?  By its name: it
  * need not be there. */
-bool       locate_is_file_of(const char *path, const char *model);
-void       locate_files_release(struct locate_files *f);
-bool       locate_same_files(const struct locate_files *f, const jv *recorded);
+bool locate_is_file_of(const char *path, const char *model);
+void locate_files_release(struct locate_files *f);
+bool locate_same_files(const struct locate_files *f, const jv *recorded);
 /* New JSON array, NULL when out of memory. */
-jv        *locate_files_json(const struct locate_files *f);
+jv *locate_files_json(const struct locate_files *f);
 
 /*
  * Where the cache's model should be, nothing hashed: the recorded path

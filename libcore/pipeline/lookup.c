@@ -20,14 +20,14 @@
 #include "util/error.h"
 #include "util/mem.h"
 
-#define MIN_PAST 2
-#define MAX_PAST 16
-#define COST 0.6
-#define ALLOWANCE 0.03
+#define MIN_PAST   2
+#define MAX_PAST   16
+#define COST       0.6
+#define ALLOWANCE  0.03
 #define MOST_OWNED 4.0
 
-cag_status lookup_init(struct lookup *l, const int32_t *prefix,
-                       size_t n_prefix, size_t cap, cag_error *err)
+cag_status lookup_init(struct lookup *l, const int32_t *prefix, size_t n_prefix,
+                       size_t cap, cag_error *err)
 {
     memset(l, 0, sizeof *l);
     l->own = mem_alloc_array(cap, sizeof *l->own);

@@ -45,8 +45,8 @@ bool loss_of_row(const float *exact, const float *other, int n_vocab,
                  int32_t next, struct loss_row *out)
 {
     double sum_a = 0, sum_b = 0, cross = 0, log_a, log_b, top_a, top_b;
-    float  second;
-    int    a, b;
+    float second;
+    int a, b;
 
     if (!best_of(other, n_vocab, &b, &second) ||
         !best_of(exact, n_vocab, &a, &second))
@@ -65,7 +65,7 @@ bool loss_of_row(const float *exact, const float *other, int n_vocab,
     log_b = real_log(sum_b);
     out->kl = cross / sum_a - log_a + log_b;
     if (!(out->kl > 0))
-        out->kl = 0;           /* by rounding: it is never negative */
+        out->kl = 0; /* by rounding: it is never negative */
     out->nll_exact = out->nll_other = 0;
     if (next >= 0) {
         out->nll_exact = log_a - ((double)exact[next] - top_a);
@@ -87,12 +87,11 @@ static int by_kl(const void *a, const void *b)
 static double change_of(double x)
 {
     if (x < -700 || x > 80)
-        x = x < 0 ? -700 : 80;         /* an f32 ends near e^88 */
+        x = x < 0 ? -700 : 80; /* an f32 ends near e^88 */
     return x <= 0 ? real_exp(x) - 1 : 1 / real_exp(-x) - 1;
 }
 
-void loss_of_rows(struct loss_row *row, int n, int n_next,
-                  cag_kvc_receipt *out)
+void loss_of_rows(struct loss_row *row, int n, int n_next, cag_kvc_receipt *out)
 {
     double sum = 0, nll = 0;
 
@@ -108,7 +107,7 @@ void loss_of_rows(struct loss_row *row, int n, int n_next,
     out->kl_p99 = (float)row[(99 * (size_t)n + 99) / 100 - 1].kl;
     out->kl_mean = (float)(sum / n);
     if (out->kl_mean > out->kl_max)
-        out->kl_mean = out->kl_max;    /* a mean of equal numbers, rounded */
+        out->kl_mean = out->kl_max; /* a mean of equal numbers, rounded */
     out->ppl_change = n_next > 0 ? (float)change_of(nll / n_next) : 0;
 }
 
@@ -144,8 +143,9 @@ void loss_of_sum(const struct loss_sum *s, cag_kvc_loss *out)
 {
     out->max_abs = (float)s->max_abs;
     /* nothing but zeros that are no longer zero: all of it is error */
-    out->rel_rms = s->square > 0 ? (float)sqrt(s->difference / s->square)
-                                 : s->difference > 0 ? 1.0f : 0.0f;
+    out->rel_rms = s->square > 0       ? (float)sqrt(s->difference / s->square)
+                   : s->difference > 0 ? 1.0f
+                                       : 0.0f;
     out->n_subnormal = s->n_subnormal;
     out->n_overflow = s->n_overflow;
 }

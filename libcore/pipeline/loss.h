@@ -9,14 +9,14 @@
 
 #include <cag/kvc.h>
 
-#define LOSS_CLEAR 0.1f        /* a lead of the best token that counts */
+#define LOSS_CLEAR 0.1f /* a lead of the best token that counts */
 
 /* One position: the exact and the other run's logits of the next token. */
 struct loss_row {
-    double kl;                 /* of the other from the exact one, nats */
-    double nll_exact, nll_other;   /* -ln p of the token that follows, or 0 */
-    bool   same;               /* the best token; of equals the lowest id   */
-    bool   clear;              /* the exact best leads by more than LOSS_CLEAR */
+    double kl;                   /* of the other from the exact one, nats */
+    double nll_exact, nll_other; /* -ln p of the token that follows, or 0 */
+    bool same;                   /* the best token; of equals the lowest id   */
+    bool clear; /* the exact best leads by more than LOSS_CLEAR */
 };
 
 /* next: the token that follows, or -1.  False when a logit is not finite. */
@@ -31,7 +31,7 @@ void loss_of_rows(struct loss_row *row, int n, int n_next,
 
 /* Values of K or V: exact ones, little-endian f16, and what is stored. */
 struct loss_sum {
-    double  max_abs, square, difference;   /* the last two: sums of squares */
+    double max_abs, square, difference; /* the last two: sums of squares */
     int64_t n_subnormal, n_overflow;
 };
 void loss_add(struct loss_sum *s, const uint8_t *exact, const float *stored,

@@ -29,8 +29,7 @@ double now_s(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-void notes_device(const cag_hooks *h, const cag_engine *e,
-                  cag_precision asked)
+void notes_device(const cag_hooks *h, const cag_engine *e, cag_precision asked)
 {
     bool warn;
     const char *text = cag_engine_note(e, &warn);
@@ -42,14 +41,16 @@ void notes_device(const cag_hooks *h, const cag_engine *e,
         note(h, CAG_NOTE_INFO, "--precision fast: prompts by %s (%s)",
              cag_engine_products(e), cag_engine_numerics(e));
     else
-        note(h, CAG_NOTE_WARN, "--precision fast: nothing is faster for this "
+        note(h, CAG_NOTE_WARN,
+             "--precision fast: nothing is faster for this "
              "model on this CPU (kernels %s); computing as by default",
              cag_engine_kernels(e));
 }
 
 void notes_hashing(void *hooks, const char *path, uint64_t size_bytes)
 {
-    note(hooks, CAG_NOTE_WAIT, "%s: reading %.1f GiB to make sure it is the "
-         "same; this is remembered", path,
-         (double)size_bytes / (1024.0 * 1024 * 1024));
+    note(hooks, CAG_NOTE_WAIT,
+         "%s: reading %.1f GiB to make sure it is the "
+         "same; this is remembered",
+         path, (double)size_bytes / (1024.0 * 1024 * 1024));
 }

@@ -11,8 +11,7 @@ void note(const cag_hooks *h, cag_note kind, const char *fmt, ...)
 
 /* Which device and why: a warning when a GPU could not be used, or when the
  * CPU has no faster arithmetic although that was asked for. */
-void notes_device(const cag_hooks *h, const cag_engine *e,
-                  cag_precision asked);
+void notes_device(const cag_hooks *h, const cag_engine *e, cag_precision asked);
 /* For fingerprint_memory.announce with ctx = the hooks (may be NULL). */
 void notes_hashing(void *hooks, const char *path, uint64_t size_bytes);
 

@@ -25,12 +25,12 @@ double plan_work(const struct model_config *c, int64_t from, int64_t to)
 {
     double q = (double)c->n_head * c->d_head;
     double kv = (double)c->n_kv_head * c->d_head;
-    double per_tok = (double)c->d_model * (2 * q + 2 * kv) +
-                     3.0 * c->d_model * c->d_ff;
+    double per_tok =
+        (double)c->d_model * (2 * q + 2 * kv) + 3.0 * c->d_model * c->d_ff;
     double pairs = ((double)to * (double)to - (double)from * (double)from) / 2;
 
-    return c->n_layer * (per_tok * (double)(to - from) +
-                         ATTENTION_WEIGHT * 2 * q * pairs);
+    return c->n_layer *
+           (per_tok * (double)(to - from) + ATTENTION_WEIGHT * 2 * q * pairs);
 }
 
 /* ----------------------------------------------------------------- probe */
@@ -87,8 +87,8 @@ cag_status plan_rate(int n_thread, double *per_s, cag_error *err)
         goto out;
     }
     memset(w, 0, n_w);
-    p.w = (struct kmat){ KT_F32, PROBE_OUT, PROBE_IN,
-                         PROBE_IN * sizeof(float), w, 0 };
+    p.w = (struct kmat){ KT_F32, PROBE_OUT, PROBE_IN, PROBE_IN * sizeof(float),
+                         w,      0 };
     p.k->gemm_pack(p.xp, p.x, PROBE_IN, PROBE_TOK, PROBE_IN, 0, PROBE_TOK);
     *per_s = (double)PROBE_TOK * PROBE_IN * PROBE_OUT / mean_pass(&p, pool);
 out:

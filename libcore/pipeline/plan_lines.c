@@ -12,9 +12,9 @@
 #include "util/error.h"
 #include "util/mem.h"
 
-#define MIN_TOK 16       /* a place below this is not worth a look */
-#define MAX_PLACE 10
-#define ENCODED_RUN 60   /* letters and digits without a break */
+#define MIN_TOK     16 /* a place below this is not worth a look */
+#define MAX_PLACE   10
+#define ENCODED_RUN 60 /* letters and digits without a break */
 
 enum kind { PLAIN, DATA_URI, ENCODED, COMMENT, LINKS };
 static const char *const kinds[] = { NULL, "data: URI", "base64 or hex",
@@ -180,7 +180,7 @@ static int by_tokens(const void *a, const void *b)
 
 cag_status plan_lines(const struct build_job *j, cag_error *err)
 {
-    int n = j->range ? j->src.n : 0;     /* else nothing was counted */
+    int n = j->range ? j->src.n : 0; /* else nothing was counted */
     cag_status st = CAG_OK;
 
     for (int i = 0; i < n && !st; i++)

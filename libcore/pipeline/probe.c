@@ -19,9 +19,9 @@
 #define MAX_BYTES ((size_t)64 << 20)
 
 struct cag_probe_ids {
-    int       n_list;
-    int      *n;          /* [n_list] */
-    int32_t **ids;        /* [n_list] */
+    int n_list;
+    int *n;        /* [n_list] */
+    int32_t **ids; /* [n_list] */
 };
 
 void cag_probe_free(cag_probe_ids *p)
@@ -92,8 +92,7 @@ static cag_status read_lists(cag_probe_ids *p, const jv *v, const char *path,
     return st;
 }
 
-cag_status cag_probe_read(const char *path, cag_probe_ids **out,
-                          cag_error *err)
+cag_status cag_probe_read(const char *path, cag_probe_ids **out, cag_error *err)
 {
     struct buf b = BUF_INIT;
     cag_probe_ids *p = mem_zalloc(sizeof *p);
@@ -136,8 +135,8 @@ static void take_top(const float *logits, int n_vocab, int n_top,
     }
 }
 
-static cag_status feed(cag_session *s, bool step, const int32_t *ids,
-                       int n_ids, const float **logits, cag_error *err)
+static cag_status feed(cag_session *s, bool step, const int32_t *ids, int n_ids,
+                       const float **logits, cag_error *err)
 {
     cag_status st = CAG_OK;
 
@@ -180,8 +179,7 @@ cag_status cag_probe_run(cag_engine *e, const cag_probe_opts *o,
     const float *logits = NULL;
     cag_status st;
 
-    if (n_ids < 1 || o->n_next < 0 || o->n_top < 0 ||
-        n_ids > INT_MAX - n_step)
+    if (n_ids < 1 || o->n_next < 0 || o->n_top < 0 || n_ids > INT_MAX - n_step)
         return cag_fail(err, CAG_E_USAGE, NULL, -1,
                         "%d ids, %d to continue with, %d logits", n_ids,
                         o->n_next, o->n_top);

@@ -23,8 +23,8 @@ static const char default_system[] =
 static char *fill(const char *text, const char *refusal, bool *used)
 {
     static const char key[] = "{refusal}";
-    struct buf        b = BUF_INIT;
-    const char       *p;
+    struct buf b = BUF_INIT;
+    const char *p;
     *used = false;
     for (; (p = strstr(text, key)) != NULL; text = p + sizeof key - 1) {
         buf_add(&b, text, (size_t)(p - text));
@@ -67,8 +67,8 @@ static cag_status check_source(const struct prompt_source *s, cag_error *err)
 static cag_status check_ack(const char *ack, const cag_tokenizer *t,
                             cag_error *err)
 {
-    cag_text   piece = { ack, strlen(ack), CAG_TEXT_TEMPLATE };
-    cag_ids    ids = CAG_IDS_INIT;
+    cag_text piece = { ack, strlen(ack), CAG_TEXT_TEMPLATE };
+    cag_ids ids = CAG_IDS_INIT;
     cag_status st = check_text(ack, piece.size, "--acknowledgement", err);
 
     if (st == CAG_OK && !*ack)
@@ -111,8 +111,8 @@ static cag_status make_body(struct prompt *p, const struct prompt_source *src,
 /* lead + body + cached mid, with the source ranges moved along. */
 static cag_status join(struct prompt *p, struct buf *body, cag_error *err)
 {
-    struct buf  b = BUF_INIT;
-    size_t      n = body->size, n_lead = strlen(p->cut.lead);
+    struct buf b = BUF_INIT;
+    size_t n = body->size, n_lead = strlen(p->cut.lead);
     const char *s = body->data;
 
     s = chat_strip(s, &n, p->cut.body_trim);
@@ -131,7 +131,7 @@ static cag_status join(struct prompt *p, struct buf *body, cag_error *err)
                               CAG_TEXT_TEMPLATE };
     for (int i = 0; i < p->n_source; i++) {
         struct prompt_range *r = &p->source[i];
-        uint64_t             end = r->off + r->bytes;
+        uint64_t end = r->off + r->bytes;
         r->off = r->off > front ? r->off - front : 0;
         end = end > front ? end - front : 0;
         if (r->off > n)
@@ -151,9 +151,9 @@ cag_status prompt_build(const struct prompt_parts *parts,
 {
     static const struct prompt_parts defaults = { 0 };
     struct prompt p = { .n_source = n };
-    struct buf    body = BUF_INIT;
-    cag_status    st = CAG_OK;
-    bool          used = false;
+    struct buf body = BUF_INIT;
+    cag_status st = CAG_OK;
+    bool used = false;
 
     if (n < 1)
         return cag_fail(err, CAG_E_USAGE, NULL, -1, "no source");
@@ -161,8 +161,7 @@ cag_status prompt_build(const struct prompt_parts *parts,
         parts = &defaults;
     p.refusal = mem_strdup(parts->refusal ? parts->refusal : PROMPT_REFUSAL);
     p.label = mem_strdup(parts->label ? parts->label : PROMPT_LABEL);
-    p.system = p.refusal ? fill(parts->system ? parts->system
-                                              : default_system,
+    p.system = p.refusal ? fill(parts->system ? parts->system : default_system,
                                 p.refusal, &used)
                          : NULL;
     p.source = mem_alloc_array((size_t)n, sizeof *p.source);
@@ -200,8 +199,8 @@ out:
 cag_status prompt_encode(const struct prompt *p, const cag_tokenizer *t,
                          cag_ids *out, cag_error *err)
 {
-    return cag_encode(t, p->piece, 3, CAG_ENCODE_BOS | CAG_ENCODE_OFFSETS,
-                      out, err);
+    return cag_encode(t, p->piece, 3, CAG_ENCODE_BOS | CAG_ENCODE_OFFSETS, out,
+                      err);
 }
 
 void prompt_release(struct prompt *p)

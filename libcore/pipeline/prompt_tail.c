@@ -30,9 +30,9 @@ static int by_value(const void *a, const void *b)
 static cag_status stop_ids(const struct prompt *p, const cag_tokenizer *t,
                            jv *out, cag_error *err)
 {
-    size_t         n, k = 0;
+    size_t n, k = 0;
     const int32_t *eos = cag_tokenizer_eos(t, &n);
-    int32_t       *id = mem_alloc_array(n + 1, sizeof *id);
+    int32_t *id = mem_alloc_array(n + 1, sizeof *id);
     if (!id)
         return cag_fail_nomem(err, "prompt");
     for (size_t i = 0; i < n; i++)
@@ -53,13 +53,13 @@ cag_status prompt_to_json(const struct prompt *p, const char *template_text,
                           const cag_tokenizer *t, int64_t now_s, jv **out,
                           cag_error *err)
 {
-    uint8_t    digest[SHA256_SIZE];
-    char       hex[2 * SHA256_SIZE + 1], date[32] = "";
-    struct tm  tm;
-    time_t     when = (time_t)now_s;
-    jv        *o = jv_new_object(), *stop = jv_new_array();
-    cag_status st = sha256_buf(template_text, strlen(template_text), digest,
-                               err);
+    uint8_t digest[SHA256_SIZE];
+    char hex[2 * SHA256_SIZE + 1], date[32] = "";
+    struct tm tm;
+    time_t when = (time_t)now_s;
+    jv *o = jv_new_object(), *stop = jv_new_array();
+    cag_status st =
+        sha256_buf(template_text, strlen(template_text), digest, err);
     if (st == CAG_OK && (!o || !stop))
         st = cag_fail_nomem(err, "prompt");
     if (st == CAG_OK)
@@ -98,8 +98,8 @@ static cag_status get(const jv *o, const char *key, const char *file,
                       char **out, cag_error *err)
 {
     const char *s;
-    cag_status  st = jv_need_str(o, key, file, &s, err);
-    size_t      n;
+    cag_status st = jv_need_str(o, key, file, &s, err);
+    size_t n;
     if (st != CAG_OK)
         return st;
     jv_str(jv_get(o, key), &n);
@@ -126,7 +126,7 @@ static cag_status get_stops(const jv *o, const char *file,
                             struct prompt_tail *p, cag_error *err)
 {
     const jv *a = jv_get(o, "stop_ids");
-    size_t    n = jv_count(a);
+    size_t n = jv_count(a);
     if (jv_type(a) != JV_ARRAY || n > 1000)
         return cag_fail(err, CAG_E_FORMAT, file, -1,
                         "PRMT: stop_ids: expected an array of ids");
@@ -147,18 +147,28 @@ cag_status prompt_tail_from_json(const jv *prmt, const char *file,
                                  struct prompt_tail *out, cag_error *err)
 {
     struct prompt_tail p = { 0 };
-    char              *hex = NULL;
-    uint8_t            digest[SHA256_SIZE];
-    int64_t            trim = 0;
-    bool               trims = false;
-    cag_status         st = CAG_OK;
-    const struct { const char *key; char **to; } str[] = {
-        { "border", &p.border },           { "date", &p.date },
-        { "mid", &p.mid },                 { "refusal", &p.refusal },
-        { "suffix", &p.suffix[0] },        { "suffix_think", &p.suffix[1] },
-        { "template", &p.template_text },  { "template_sha256", &hex },
+    char *hex = NULL;
+    uint8_t digest[SHA256_SIZE];
+    int64_t trim = 0;
+    bool trims = false;
+    cag_status st = CAG_OK;
+    const struct {
+        const char *key;
+        char **to;
+    } str[] = {
+        { "border", &p.border },
+        { "date", &p.date },
+        { "mid", &p.mid },
+        { "refusal", &p.refusal },
+        { "suffix", &p.suffix[0] },
+        { "suffix_think", &p.suffix[1] },
+        { "template", &p.template_text },
+        { "template_sha256", &hex },
     };
-    const struct { const char *key; bool *to; } flag[] = {
+    const struct {
+        const char *key;
+        bool *to;
+    } flag[] = {
         { "ack", &p.ack_turns },
         { "knows_thinking", &p.knows_thinking },
         { "trims_question", &trims },
@@ -214,8 +224,8 @@ static cag_status encode_tail(const struct prompt_tail *p,
                               const cag_tokenizer *t, const cag_text *piece,
                               size_t n, cag_ids *out, cag_error *err)
 {
-    cag_ids    ids = CAG_IDS_INIT;
-    int64_t    size = (int64_t)piece[0].size;
+    cag_ids ids = CAG_IDS_INIT;
+    int64_t size = (int64_t)piece[0].size;
     cag_status st = cag_encode(t, piece, n, CAG_ENCODE_OFFSETS, &ids, err);
     if (st != CAG_OK)
         return st;
@@ -240,7 +250,7 @@ cag_status prompt_question_encode(const struct prompt_tail *p,
                                   cag_error *err)
 {
     const char *s, *suffix = p->suffix[think];
-    size_t      n = size, bad;
+    size_t n = size, bad;
     if (!utf8_valid(question, size, &bad))
         return cag_fail(err, CAG_E_FORMAT, NULL, (int64_t)bad,
                         "the question is not valid UTF-8 (byte %zu)", bad);
@@ -264,12 +274,11 @@ cag_status prompt_question_encode(const struct prompt_tail *p,
 /* [system(mark) or user(mark), assistant(ack)] + turns */
 static jv *with_knowledge(const struct prompt_tail *p, const jv *turns)
 {
-    jv  *all = jv_new_array(), *m = jv_new_object(), *a = jv_new_object();
+    jv *all = jv_new_array(), *m = jv_new_object(), *a = jv_new_object();
     bool ok = all && m && a;
     ok = ok && jv_set_str(m, "role", p->ack_turns ? "user" : "system") &&
          jv_set_str(m, "content", BODY_MARK) &&
-         jv_set_str(a, "role", "assistant") &&
-         jv_set_str(a, "content", p->ack);
+         jv_set_str(a, "role", "assistant") && jv_set_str(a, "content", p->ack);
     if (ok) {
         ok = jv_append(all, m);
         m = NULL;
@@ -297,7 +306,7 @@ static cag_status pieces_behind(const struct prompt_tail *p,
                                 cag_text **out, size_t *n, cag_error *err)
 {
     cag_text *v = mem_alloc_array(r->n + 1, sizeof *v);
-    size_t    k = 0;
+    size_t k = 0;
     if (!v)
         return cag_fail_nomem(err, "prompt");
     v[k++] = (cag_text){ p->border, strlen(p->border), CAG_TEXT_TEMPLATE };
@@ -308,8 +317,7 @@ static cag_status pieces_behind(const struct prompt_tail *p,
             continue;
         if (begin < at)
             begin = at;
-        v[k++] = (cag_text){ r->text + begin, end - begin,
-                             r->piece[i].flags };
+        v[k++] = (cag_text){ r->text + begin, end - begin, r->piece[i].flags };
     }
     *out = v;
     *n = k;
@@ -321,15 +329,15 @@ cag_status prompt_chat_encode(const struct prompt_tail *p,
                               bool think, cag_ids *out, cag_error *err)
 {
     struct chat_pieces r = { NULL, 0, NULL, 0 };
-    cag_text          *piece = NULL;
-    size_t             n = 0;
-    jv                *all = with_knowledge(p, turns);
-    cag_status         st;
+    cag_text *piece = NULL;
+    size_t n = 0;
+    jv *all = with_knowledge(p, turns);
+    cag_status st;
 
     if (!all)
         return cag_fail_nomem(err, "prompt");
-    st = chat_render(p->template_text, t, all, true,
-                     think && p->knows_thinking, p->now_s, &r, err);
+    st = chat_render(p->template_text, t, all, true, think && p->knows_thinking,
+                     p->now_s, &r, err);
     if (st != CAG_OK)
         goto out;
     /* behind the knowledge the template must go on as at build time: what
@@ -337,7 +345,7 @@ cag_status prompt_chat_encode(const struct prompt_tail *p,
     const char *mark = memmem(r.text, r.size, BODY_MARK, strlen(BODY_MARK));
     const char *from = mark ? mark + strlen(BODY_MARK) : NULL;
     const char *b = from ? strstr(from, p->border) : NULL;
-    size_t      n_mid = strlen(p->mid), n_b = strlen(p->border);
+    size_t n_mid = strlen(p->mid), n_b = strlen(p->border);
     while (b && strncmp(b + n_b, p->mid, n_mid) != 0)
         b = strstr(b + 1, p->border);
     if (!b) {

@@ -39,13 +39,14 @@ cag_status receipt_init(struct receipt *r, struct build_job *j, cag_engine *e,
     const struct model_config *c = &j->model->config;
     size_t n;
 
-    *r = (struct receipt){ .j = j, .engine = e, .exact = exact,
-                           .n = receipt_n((int)j->ids.n) };
+    *r = (struct receipt){
+        .j = j, .engine = e, .exact = exact, .n = receipt_n((int)j->ids.n)
+    };
     if (r->n < 1)
         return cag_fail(err, CAG_E_UNSUPPORTED, j->o->output, -1,
                         "a prefix of %zu tokens is too short to measure what "
-                        "codec %s loses; use --codec f16z", j->ids.n,
-                        j->codec);
+                        "codec %s loses; use --codec f16z",
+                        j->ids.n, j->codec);
     if (mem_mul(&n, (size_t)r->n, (size_t)c->n_vocab))
         r->logits = mem_alloc_array(n, sizeof *r->logits);
     r->loss = mem_alloc_array((size_t)c->n_layer * 2, sizeof *r->loss);
@@ -62,12 +63,12 @@ void receipt_release(struct receipt *r)
 /* ------------------------------------------------------------ second pass */
 
 struct pass {
-    struct receipt  *r;
-    cag_session     *session;
-    float           *logits;     /* [ROWS, n_vocab] */
-    struct loss_row *row;        /* [n] */
-    int              at;         /* first row of the block */
-    atomic_int       bad;        /* the first row that is not finite */
+    struct receipt *r;
+    cag_session *session;
+    float *logits;        /* [ROWS, n_vocab] */
+    struct loss_row *row; /* [n] */
+    int at;               /* first row of the block */
+    atomic_int bad;       /* the first row that is not finite */
 };
 
 static void compare_rows(void *ctx, int thread, int64_t begin, int64_t end)
@@ -185,14 +186,14 @@ static cag_status measure_rows(struct receipt *r, const cag_kvc *draft,
 /* ------------------------------------------------------------------ values */
 
 struct values {
-    struct receipt   *r;
-    const cag_kvc    *draft;
-    struct kvc_shape  exact;     /* chunks of one tile */
-    size_t            n;         /* elements of a tile */
-    uint8_t         **scratch;   /* [threads] an exact chunk, two f32 tiles */
-    cag_status       *st;        /* [n_layer] */
-    cag_error        *err;       /* [n_layer] */
-    atomic_bool       stop;
+    struct receipt *r;
+    const cag_kvc *draft;
+    struct kvc_shape exact; /* chunks of one tile */
+    size_t n;               /* elements of a tile */
+    uint8_t **scratch;      /* [threads] an exact chunk, two f32 tiles */
+    cag_status *st;         /* [n_layer] */
+    cag_error *err;         /* [n_layer] */
+    atomic_bool stop;
 };
 
 static size_t exact_bytes(const struct values *v)
@@ -208,8 +209,8 @@ static cag_status compare_tile(const struct values *v, int layer, int tile,
     const struct kvc_shape *s = kvc_get_shape(v->draft);
     int per_chunk = s->chunk_tok / KVC_TILE, left = s->n_tok - tile * KVC_TILE;
     float *stored[2];
-    cag_status st = session_export_chunk(v->r->exact, &v->exact, layer, tile,
-                                         scratch, err);
+    cag_status st =
+        session_export_chunk(v->r->exact, &v->exact, layer, tile, scratch, err);
 
     if (st)
         return st;
@@ -224,8 +225,8 @@ static cag_status compare_tile(const struct values *v, int layer, int tile,
             return cag_fail(err, CAG_E_UNSUPPORTED, v->r->j->o->output, -1,
                             "layer %d: a stored value is not finite", layer);
         for (int is_v = 0; is_v < 2; is_v++) {
-            const uint8_t *x = scratch + kvc_tile_off(&v->exact, tile, is_v,
-                                                      h, 0);
+            const uint8_t *x =
+                scratch + kvc_tile_off(&v->exact, tile, is_v, h, 0);
 
             loss_add(&sum[is_v], x, stored[is_v], v->n);
         }
@@ -247,8 +248,8 @@ static cag_status compare_layer(struct values *v, int layer, int thread,
     memset(sum, 0, sizeof sum);
     for (int t = 0; t < kvc_n_tile(s) && !st; t++) {
         if (t % per_chunk == 0)
-            st = kvc_chunk_load(v->draft, layer, t / per_chunk, NULL, &raw,
-                                err);
+            st =
+                kvc_chunk_load(v->draft, layer, t / per_chunk, NULL, &raw, err);
         if (!st)
             st = compare_tile(v, layer, t, raw, v->scratch[thread], sum, err);
         if (thread == 0 && !go_on(v->r, v->r->n))
@@ -286,8 +287,8 @@ static cag_status measure_values(struct receipt *r, const cag_kvc *draft,
     v.st = mem_alloc_array((size_t)n_layer, sizeof *v.st);
     v.err = mem_alloc_array((size_t)n_layer, sizeof *v.err);
     for (int i = 0; v.scratch && i < n_thread; i++) {
-        v.scratch[i] = mem_alloc_aligned(64, exact_bytes(&v) +
-                                                 2 * v.n * sizeof(float));
+        v.scratch[i] =
+            mem_alloc_aligned(64, exact_bytes(&v) + 2 * v.n * sizeof(float));
         if (!v.scratch[i])
             st = CAG_E_NOMEM;
     }
@@ -341,9 +342,9 @@ cag_status receipt_measure(void *ctx, const cag_kvc *draft,
                         "codec %s loses too much here: a mean KL of %.3g nats "
                         "over the last %d tokens, --max-loss is %.3g; nothing "
                         "is written.  Use --codec f16z, which loses nothing, "
-                        "or allow it with --max-loss %.1g", j->codec,
-                        (double)out->kl_mean, r->n, (double)j->max_loss,
-                        allow((double)out->kl_mean));
+                        "or allow it with --max-loss %.1g",
+                        j->codec, (double)out->kl_mean, r->n,
+                        (double)j->max_loss, allow((double)out->kl_mean));
     st = measure_values(r, draft, err);
     out->loss = r->loss;
     j->r->receipt_s = now_s() - start;

@@ -19,17 +19,17 @@
 #include "pipeline/build_job.h"
 
 /* Tokens that are compared, of a prefix of n_tok: 256, at most half of it. */
-int      receipt_n(int n_tok);
+int receipt_n(int n_tok);
 /* Memory the measurement needs. */
 uint64_t receipt_bytes(const struct build_job *j);
 
 struct receipt {
-    struct build_job  *j;
-    cag_engine        *engine;
+    struct build_job *j;
+    cag_engine *engine;
     const cag_session *exact;
-    int                n;          /* tokens that are compared */
-    float             *logits;     /* [n, n_vocab] of the exact pass */
-    cag_kvc_loss      *loss;       /* [n_layer][2] */
+    int n;              /* tokens that are compared */
+    float *logits;      /* [n, n_vocab] of the exact pass */
+    cag_kvc_loss *loss; /* [n_layer][2] */
 };
 
 /*
@@ -38,7 +38,7 @@ struct receipt {
  */
 cag_status receipt_init(struct receipt *r, struct build_job *j, cag_engine *e,
                         const cag_session *exact, cag_error *err);
-void       receipt_release(struct receipt *r);
+void receipt_release(struct receipt *r);
 
 /*
  * A kvc_desc.receipt; ctx is the struct receipt.  CAG_E_LOSS when the mean is

@@ -43,8 +43,7 @@ char *record_path(const char *path, const char *dir)
     return rel;
 }
 
-cag_status record_check_path(const char *path, const char *dir,
-                             cag_error *err)
+cag_status record_check_path(const char *path, const char *dir, cag_error *err)
 {
     char *rel = path ? record_path(path, dir) : NULL;
     cag_status st = CAG_OK;
@@ -107,11 +106,11 @@ static jv *spec_json(const cag_source_spec *s, const char *dir)
     char *rel = stream ? NULL : record_path(s->path, dir);
     jv *o = jv_new_object();
     bool ok = o && (stream || rel) && jv_set_str(o, "kind", kind) &&
-              record_set_str(o, "path", rel) && record_set_str(o, "title", s->title);
+              record_set_str(o, "path", rel) &&
+              record_set_str(o, "title", s->title);
 
     if (ok)
-        ok = jv_set(o, "filter", filter ? filter_json(filter)
-                                        : jv_new_null());
+        ok = jv_set(o, "filter", filter ? filter_json(filter) : jv_new_null());
     mem_free(rel);
     if (!ok) {
         jv_free(o);
@@ -124,9 +123,11 @@ static jv *template_json(const cag_build_opts *o)
 {
     jv *t = jv_new_object();
 
-    if (t && jv_set_str(t, "kind", o->chat_template_text ? "text"
-                                   : o->chat_template    ? "builtin"
-                                                         : "model") &&
+    if (t &&
+        jv_set_str(t, "kind",
+                   o->chat_template_text ? "text"
+                   : o->chat_template    ? "builtin"
+                                         : "model") &&
         record_set_str(t, "name", o->chat_template))
         return t;
     jv_free(t);
@@ -246,7 +247,8 @@ static cag_status filter_from_json(const jv *list, const char *file,
         if (!s)
             return cag_fail(err, CAG_E_FORMAT, file, -1,
                             "section META: a word of a filter is %s, "
-                            "expected a string", jv_type_name(jv_at(list, i)));
+                            "expected a string",
+                            jv_type_name(jv_at(list, i)));
         v[i] = arena_strndup(a, s, len);
         if (!v[i])
             v = NULL;
@@ -255,10 +257,9 @@ static cag_status filter_from_json(const jv *list, const char *file,
     return v ? CAG_OK : cag_fail_nomem(err, "recorded sources");
 }
 
-static cag_status spec_from_json(const jv *o, const char *file,
-                                 const char *dir, struct arena *a,
-                                 cag_source_spec *s, bool *stream,
-                                 cag_error *err)
+static cag_status spec_from_json(const jv *o, const char *file, const char *dir,
+                                 struct arena *a, cag_source_spec *s,
+                                 bool *stream, cag_error *err)
 {
     const char *kind = jv_get_str(o, "kind", "");
     const char *path = jv_get_str(o, "path", NULL);
@@ -279,7 +280,8 @@ static cag_status spec_from_json(const jv *o, const char *file,
     s->title = title ? arena_strndup(a, title, strlen(title)) : NULL;
     s->is_glob = !strcmp(kind, "glob");
     return s->path && (s->title || !title)
-               ? CAG_OK : cag_fail_nomem(err, "recorded sources");
+               ? CAG_OK
+               : cag_fail_nomem(err, "recorded sources");
 }
 
 cag_status record_specs(const cag_kvc *k, struct arena *a,
@@ -300,8 +302,8 @@ cag_status record_specs(const cag_kvc *k, struct arena *a,
     for (size_t i = 0; i < n && !st; i++) {
         bool stream = false;
 
-        st = spec_from_json(jv_at(list, i), file, dir, a, &v[*n_spec],
-                            &stream, err);
+        st = spec_from_json(jv_at(list, i), file, dir, a, &v[*n_spec], &stream,
+                            err);
         *n_spec += !stream;
         *n_stream += stream;
     }

@@ -28,12 +28,12 @@ char *record_dir(const char *kvc_path);
 
 /* CAG_E_FORMAT if the path could not be recorded: JSON is UTF-8.  path may
  * be NULL. */
-cag_status record_check_path(const char *path, const char *dir,
-                             cag_error *err);
+cag_status record_check_path(const char *path, const char *dir, cag_error *err);
 
 /* Set a string member, null where there is none. */
 bool record_set_str(jv *o, const char *key, const char *s);
-/* Was part ("system", "label", "refusal", "acknowledgement") the default text in that build? */
+/* Was part ("system", "label", "refusal", "acknowledgement") the default text
+ * in that build? */
 bool record_was_default(const jv *build, const char *part);
 
 /* New META.build object, NULL when out of memory. */
@@ -42,7 +42,7 @@ jv *record_build(const cag_build_opts *o, int64_t n_ctx, int64_t reserve,
 /* New SRCS array; ranges are text_off/text_bytes/tok_begin/tok_end [n]. */
 struct record_range {
     uint64_t text_off, text_bytes;
-    int64_t  tok_begin, tok_end;
+    int64_t tok_begin, tok_end;
 };
 jv *record_sources(const struct source_set *s, const struct record_range *r,
                    const char *dir);

@@ -22,8 +22,7 @@ static const char *custom(const jv *build, const char *part,
     return record_was_default(build, part) ? NULL : recorded;
 }
 
-static void take_template(const cag_kvc *k, const jv *build,
-                          cag_build_opts *b)
+static void take_template(const cag_kvc *k, const jv *build, cag_build_opts *b)
 {
     const jv *t = jv_get(build, "template");
     const char *kind = jv_get_str(t, "kind", "model");
@@ -73,8 +72,8 @@ static void take_max_loss(const jv *build, cag_build_opts *b)
 }
 
 static cag_status take_all(const cag_kvc *k, const char *path,
-                           cag_build_opts *b, struct arena *a,
-                           char **model, cag_error *err)
+                           cag_build_opts *b, struct arena *a, char **model,
+                           cag_error *err)
 {
     const cag_kvc_info *i = cag_kvc_get_info(k);
     const jv *build = jv_get(kvc_meta(k), "build");
@@ -88,7 +87,8 @@ static cag_status take_all(const cag_kvc *k, const char *path,
     if (!st && n_stream)
         st = cag_fail(err, CAG_E_MISSING, path, -1,
                       "cannot be refreshed: %d of its sources came from a "
-                      "pipe; run the cag-build that made it", n_stream);
+                      "pipe; run the cag-build that made it",
+                      n_stream);
     if (!st && !b->model)
         st = find_model(k, dir, b, model, err);
     mem_free(dir);

@@ -18,9 +18,10 @@
 static bool is_ours(const char *key)
 {
     static const char *const ours[] = {
-        "schema", "line", "id", "custom_id", "question", "max_tokens",
-        "stop", "answer", "reasoning", "refused", "finish_reason", "usage",
-        "content_id", "options", "seconds", "error"
+        "schema",        "line",  "id",         "custom_id", "question",
+        "max_tokens",    "stop",  "answer",     "reasoning", "refused",
+        "finish_reason", "usage", "content_id", "options",   "seconds",
+        "error"
     };
 
     for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
@@ -86,9 +87,8 @@ static cag_status take_object(struct row *r, cag_error *err)
     return stop && jv_type(stop) != JV_NULL ? take_stop(r, stop, err) : CAG_OK;
 }
 
-cag_status row_parse(struct row *r, const char *text, size_t size,
-                     int64_t line, bool jsonl, const cag_ask_params *defaults,
-                     cag_error *err)
+cag_status row_parse(struct row *r, const char *text, size_t size, int64_t line,
+                     bool jsonl, const cag_ask_params *defaults, cag_error *err)
 {
     cag_error why = CAG_ERROR_INIT;
     size_t bad_byte;
@@ -138,10 +138,9 @@ cag_status row_options_key(const cag_kb *kb, const cag_ask_params *p,
                kb->engine ? cag_engine_numerics(kb->engine) : "",
                (long long)p->max_tok, (double)p->sampling.temperature,
                p->sampling.top_k, (double)p->sampling.top_p,
-               (double)p->sampling.min_p,
-               (unsigned long long)p->sampling.seed,
-               p->sampling.temperature > 0
-                   ? (unsigned long long)p->sampling.row : 0ull,
+               (double)p->sampling.min_p, (unsigned long long)p->sampling.seed,
+               p->sampling.temperature > 0 ? (unsigned long long)p->sampling.row
+                                           : 0ull,
                p->think);
     for (int i = 0; i < p->n_stop; i++)
         buf_add(&b, p->stop[i], strlen(p->stop[i]) + 1);
@@ -185,7 +184,8 @@ static bool add_answer(jv *o, const cag_kb *kb, const cag_answer *a,
     return jv_set(o, "answer", jv_new_str(a->text, a->size)) &&
            (!a->reasoning || jv_set_str(o, "reasoning", a->reasoning)) &&
            jv_set_bool(o, "refused", a->refused) &&
-           jv_set_str(o, "finish_reason", a->finish) && add_usage(o, a, guesses) &&
+           jv_set_str(o, "finish_reason", a->finish) &&
+           add_usage(o, a, guesses) &&
            jv_set_str(o, "content_id", info->content_id) &&
            jv_set_str(o, "options", key) &&
            jv_set_real(o, "seconds", round_ms(a->first_s + a->decode_s));
@@ -230,9 +230,8 @@ static bool set_error(jv *o, const char *msg)
     return ok;
 }
 
-cag_status row_write(const cag_kb *kb, const struct row *r,
-                     const cag_answer *a, const char *key, struct buf *out,
-                     cag_error *err)
+cag_status row_write(const cag_kb *kb, const struct row *r, const cag_answer *a,
+                     const char *key, struct buf *out, cag_error *err)
 {
     const jv *in = jv_type(r->input) == JV_OBJECT ? r->input : NULL;
     jv *o = jv_new_object();
@@ -312,8 +311,7 @@ char *cag_answer_json(const cag_kb *kb, const cag_answer *a,
     jv *o = jv_new_object();
     char key[17];
     bool ok = o && !row_options_key(kb, p, key, NULL) &&
-              jv_set_int(o, "schema", 1) &&
-              (!id || jv_set_str(o, "id", id)) &&
+              jv_set_int(o, "schema", 1) && (!id || jv_set_str(o, "id", id)) &&
               jv_set(o, "question", jv_new_str(question, size)) &&
               add_answer(o, kb, a, key, true) &&
               jv_set_int(o, "sources_unseen", kb->n_unseen) &&

@@ -15,35 +15,34 @@
 #include "util/json.h"
 
 struct row {
-    int64_t         line;          /* 1-based line of the input             */
-    jv             *input;         /* the whole object, or NULL (plain text) */
-    char           *question;      /* heap */
-    size_t          size;
-    cag_ask_params  params;        /* stop points into input                */
-    const char    **stop;          /* heap */
-    cag_error       error;         /* status != 0: the row is bad           */
+    int64_t line;   /* 1-based line of the input             */
+    jv *input;      /* the whole object, or NULL (plain text) */
+    char *question; /* heap */
+    size_t size;
+    cag_ask_params params; /* stop points into input                */
+    const char **stop;     /* heap */
+    cag_error error;       /* status != 0: the row is bad           */
 };
 
 /*
  * Parse line n of a batch; jsonl: one object.  Whatever is wrong with the
  * row ends up in r->error; the result is CAG_E_NOMEM at most.
  */
-cag_status row_parse(struct row *r, const char *text, size_t size,
-                     int64_t line, bool jsonl, const cag_ask_params *defaults,
+cag_status row_parse(struct row *r, const char *text, size_t size, int64_t line,
+                     bool jsonl, const cag_ask_params *defaults,
                      cag_error *err);
-void       row_release(struct row *r);
+void row_release(struct row *r);
 
 /* 16 hex digits and a NUL. */
 cag_status row_options_key(const cag_kb *kb, const cag_ask_params *p,
                            char key[17], cag_error *err);
 /* Append one line with its newline: a's answer, or r->error. */
-cag_status row_write(const cag_kb *kb, const struct row *r,
-                     const cag_answer *a, const char *key, struct buf *out,
-                     cag_error *err);
+cag_status row_write(const cag_kb *kb, const struct row *r, const cag_answer *a,
+                     const char *key, struct buf *out, cag_error *err);
 /* The answer that an output row holds; false if it holds none, or not one of
  * ours.  *a is released by the caller. */
-bool       row_read_answer(const jv *row, cag_answer *a);
+bool row_read_answer(const jv *row, cag_answer *a);
 /* The answer on one line of text; an empty line for an error. */
-void       row_write_text(const cag_answer *a, struct buf *out);
+void row_write_text(const cag_answer *a, struct buf *out);
 
 #endif

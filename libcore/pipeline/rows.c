@@ -35,15 +35,18 @@
 enum mode { ROWS_STAND, ROWS_APPEND, ROWS_COPY };
 
 struct cag_rows {
-    int             fd;         /* PATH.part, locked; or the device         */
-    char           *path;       /* symbolic links followed                  */
-    char           *part;       /* NULL: PATH is a device or a pipe         */
-    enum mode       mode;
-    uint64_t        old, kept;  /* whole rows found; of them, those that stand */
-    uint64_t        end;        /* where PATH.part goes on                  */
+    int fd;     /* PATH.part, locked; or the device         */
+    char *path; /* symbolic links followed                  */
+    char *part; /* NULL: PATH is a device or a pipe         */
+    enum mode mode;
+    uint64_t old, kept; /* whole rows found; of them, those that stand */
+    uint64_t end;       /* where PATH.part goes on                  */
     struct file_out copy;
-    struct buf      scratch;
-    struct { int fd; uint64_t size; } earlier[2];
+    struct buf scratch;
+    struct {
+        int fd;
+        uint64_t size;
+    } earlier[2];
 };
 
 /* ------------------------------------------------------------------- open */
@@ -115,9 +118,9 @@ static cag_status find_earlier(cag_rows *r, cag_error *err)
     r->earlier[0].size = r->old;
     r->earlier[1].fd = open(r->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (r->earlier[1].fd < 0)
-        return errno == ENOENT ? CAG_OK
-                               : cag_fail_sys(err, CAG_E_IO, errno, r->path,
-                                              "cannot read");
+        return errno == ENOENT
+                   ? CAG_OK
+                   : cag_fail_sys(err, CAG_E_IO, errno, r->path, "cannot read");
     return whole_rows(r->earlier[1].fd, r->path, &r->earlier[1].size, err);
 }
 
@@ -140,9 +143,9 @@ static cag_status open_file(cag_rows *r, bool resume, cag_error *err)
     if (resume)
         return find_earlier(r, err);
     r->mode = ROWS_APPEND;
-    return ftruncate(r->fd, 0) == 0 ? CAG_OK
-                                    : cag_fail_sys(err, CAG_E_IO, errno,
-                                                   r->part, "cannot write");
+    return ftruncate(r->fd, 0) == 0
+               ? CAG_OK
+               : cag_fail_sys(err, CAG_E_IO, errno, r->part, "cannot write");
 }
 
 cag_status cag_rows_open(const char *path, bool resume, cag_rows **out,
@@ -168,8 +171,9 @@ cag_status cag_rows_open(const char *path, bool resume, cag_rows **out,
         /* an open file goes on where it stands, `>> log' is not cut */
         r->fd = named >= 0 ? fcntl(named, F_DUPFD_CLOEXEC, 0)
                            : open(path, O_WRONLY | O_CLOEXEC);
-        st = r->fd >= 0 ? CAG_OK : cag_fail_sys(err, CAG_E_CREATE, errno,
-                                                path, "cannot open");
+        st = r->fd >= 0
+                 ? CAG_OK
+                 : cag_fail_sys(err, CAG_E_CREATE, errno, path, "cannot open");
     } else {
         st = open_file(r, resume, err);
     }
@@ -196,8 +200,7 @@ static cag_status put_device(cag_rows *r, const char *row, size_t n,
         if (w < 0 && errno == EINTR)
             continue;
         if (w < 0)
-            return cag_fail_sys(err, CAG_E_IO, errno, r->path,
-                                "cannot write");
+            return cag_fail_sys(err, CAG_E_IO, errno, r->path, "cannot write");
         row += w;
         n -= (size_t)w;
     }
@@ -217,8 +220,7 @@ static bool stands(cag_rows *r, const char *row, size_t n)
            !memcmp(p, row, n);
 }
 
-static cag_status append(cag_rows *r, const char *row, size_t n,
-                         cag_error *err)
+static cag_status append(cag_rows *r, const char *row, size_t n, cag_error *err)
 {
     cag_status st = file_pwrite(r->fd, r->part, row, n, r->end, err);
 
@@ -243,8 +245,8 @@ static cag_status start_copy(cag_rows *r, cag_error *err)
         return cag_fail_nomem(err, "rows");
     st = file_out_open(&r->copy, r->part, (int)(s.st_mode & 0777), err);
     while (!st && at < r->kept) {
-        size_t n = r->kept - at < READ_BYTES ? (size_t)(r->kept - at)
-                                             : READ_BYTES;
+        size_t n =
+            r->kept - at < READ_BYTES ? (size_t)(r->kept - at) : READ_BYTES;
         ssize_t got = pread(r->fd, p, n, (off_t)at);
 
         if (got <= 0)
@@ -262,7 +264,7 @@ static cag_status leave_stand(cag_rows *r, cag_error *err)
 {
     r->mode = r->kept == r->old ? ROWS_APPEND : ROWS_COPY;
     r->end = r->old;
-    if (ftruncate(r->fd, (off_t)r->old) != 0)    /* a torn last line */
+    if (ftruncate(r->fd, (off_t)r->old) != 0) /* a torn last line */
         return cag_fail_sys(err, CAG_E_IO, errno, r->part, "cannot write");
     return r->mode == ROWS_COPY ? start_copy(r, err) : CAG_OK;
 }
@@ -348,14 +350,15 @@ static cag_status each_line(const cag_rows *r, int file, rows_line_fn fn,
 {
     struct buf b = BUF_INIT;
     uint64_t start = 0, size = r->earlier[file].size;
-    bool skip = false;           /* in a line that is too long */
+    bool skip = false; /* in a line that is too long */
     cag_status st = CAG_OK;
 
     while (!st && start + b.size < size) {
         char *p = buf_reserve(&b, READ_BYTES);
         size_t used = 0, seen = b.size;
         ssize_t got = p ? pread(r->earlier[file].fd, p, READ_BYTES,
-                                (off_t)(start + b.size)) : 0;
+                                (off_t)(start + b.size))
+                        : 0;
         const char *nl;
 
         if (!p)

@@ -16,7 +16,6 @@ typedef cag_status (*rows_line_fn)(void *ctx, const char *line, size_t size,
 cag_status rows_each(const cag_rows *r, rows_line_fn fn, void *ctx,
                      cag_error *err);
 /* Put that line, again, into b; false if it cannot be had. */
-bool       rows_read(const cag_rows *r, uint64_t at, size_t size,
-                     struct buf *b);
+bool rows_read(const cag_rows *r, uint64_t at, size_t size, struct buf *b);
 
 #endif

@@ -20,7 +20,7 @@
 #include "util/mem.h"
 #include "util/text.h"
 
-#define MAX_DEPTH 64
+#define MAX_DEPTH   64
 #define MAX_SOURCES 100000
 
 struct names {
@@ -114,8 +114,7 @@ static cag_status walk(const char *dir, int depth, const cag_hooks *hooks,
             if (!names_add(files, path))
                 st = cag_fail_nomem(err, "source list");
         } else {
-            note(hooks, CAG_NOTE_INFO, "%s: skipped (not .md or .txt)",
-                 path);
+            note(hooks, CAG_NOTE_INFO, "%s: skipped (not .md or .txt)", path);
             mem_free(path);
         }
     }
@@ -124,8 +123,7 @@ static cag_status walk(const char *dir, int depth, const cag_hooks *hooks,
 }
 
 static cag_status set_add(struct source_set *s, const cag_source_spec *spec,
-                          const char *path, const char *group,
-                          cag_error *err)
+                          const char *path, const char *group, cag_error *err)
 {
     struct source *v;
 
@@ -176,8 +174,8 @@ static cag_status expand_dir(struct source_set *s, const cag_source_spec *spec,
     return st;
 }
 
-static cag_status expand_glob(struct source_set *s,
-                              const cag_source_spec *spec, cag_error *err)
+static cag_status expand_glob(struct source_set *s, const cag_source_spec *spec,
+                              cag_error *err)
 {
     struct names files = { NULL, 0, 0 };
     glob_t g;
@@ -277,9 +275,9 @@ static cag_status set_names(struct source_set *s, cag_error *err)
 
         if (!name && v->path)
             v->name = name_from_path(v->path + cut);
-        else if (!name)    /* the number in /dev/fd/63 means nothing */
-            v->name = mem_strdup(strcmp(v->spec->path, "-")
-                                     ? "text" : "standard input");
+        else if (!name) /* the number in /dev/fd/63 means nothing */
+            v->name = mem_strdup(strcmp(v->spec->path, "-") ? "text"
+                                                            : "standard input");
         else
             v->name = mem_strdup(name);
         if (!v->name)
@@ -296,8 +294,8 @@ static int by_path(const void *a, const void *b)
 }
 
 /* A file that is read twice costs twice: hardly ever meant. */
-static cag_status warn_twice(const struct source_set *s,
-                             const cag_hooks *hooks, cag_error *err)
+static cag_status warn_twice(const struct source_set *s, const cag_hooks *hooks,
+                             cag_error *err)
 {
     const struct source **v = mem_alloc_array((size_t)s->n + 1, sizeof *v);
     size_t n = 0;
@@ -311,8 +309,10 @@ static cag_status warn_twice(const struct source_set *s,
     for (size_t i = 1; i < n; i++)
         if (!strcmp(v[i]->path, v[i - 1]->path) &&
             (i < 2 || strcmp(v[i]->path, v[i - 2]->path)))
-            note(hooks, CAG_NOTE_WARN, "%s: named more than once, and read "
-                 "as often", v[i]->path);
+            note(hooks, CAG_NOTE_WARN,
+                 "%s: named more than once, and read "
+                 "as often",
+                 v[i]->path);
     mem_free(v);
     return CAG_OK;
 }

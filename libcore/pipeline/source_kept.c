@@ -27,8 +27,8 @@ static cag_status refuse(const struct source *v, const cag_kvc *k,
     return cag_fail(err, CAG_E_UNSUPPORTED, cag_kvc_get_info(k)->path, -1,
                     "cannot be refreshed: %s %s and goes through the filter "
                     "%s, and nothing recorded in a cache is executed; run "
-                    "cag-build --manifest", v->path, what,
-                    filter && filter[0] ? filter[0] : "");
+                    "cag-build --manifest",
+                    v->path, what, filter && filter[0] ? filter[0] : "");
 }
 
 /* The entry of the same file; NULL where there was none. */
@@ -46,8 +46,8 @@ static const cag_kvc_source *find(const cag_kvc *k, const char *rel)
 }
 
 /* text has the range's bytes and room for an end; true: it is the one. */
-static cag_status try_ends(char *text, size_t n, const char *want,
-                           size_t *size, bool *found, cag_error *err)
+static cag_status try_ends(char *text, size_t n, const char *want, size_t *size,
+                           bool *found, cag_error *err)
 {
     uint8_t digest[SHA256_SIZE];
     char hex[2 * SHA256_SIZE + 1];
@@ -70,8 +70,7 @@ static cag_status try_ends(char *text, size_t n, const char *want,
     return st;
 }
 
-cag_status source_take_kept(struct source *v, const cag_kvc *k,
-                            cag_error *err)
+cag_status source_take_kept(struct source *v, const cag_kvc *k, cag_error *err)
 {
     char *dir = record_dir(cag_kvc_get_info(k)->path);
     char *rel = dir && v->path ? record_path(v->path, dir) : NULL;

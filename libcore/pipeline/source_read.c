@@ -66,8 +66,8 @@ static const char *utf16_name(const char *text, size_t n)
 {
     size_t even = 0, odd = 0, i;
 
-    if (n >= 2 && (!memcmp(text, "\xff\xfe", 2) ||
-                   !memcmp(text, "\xfe\xff", 2)))
+    if (n >= 2 &&
+        (!memcmp(text, "\xff\xfe", 2) || !memcmp(text, "\xfe\xff", 2)))
         return "UTF-16";
     if (n > 256)
         n = 256;
@@ -81,9 +81,8 @@ static const char *utf16_name(const char *text, size_t n)
 }
 
 /* A command that would help, for a name a shell reads as it stands. */
-static cag_status fail_encoding(const char *shown, size_t off,
-                                const char *what, const char *encoding,
-                                cag_error *err)
+static cag_status fail_encoding(const char *shown, size_t off, const char *what,
+                                const char *encoding, cag_error *err)
 {
     static const char plain[] =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
@@ -93,8 +92,8 @@ static cag_status fail_encoding(const char *shown, size_t off,
     if (*name == '-' || name[strspn(name, plain)])
         name = "FILE";
     return cag_fail(err, CAG_E_FORMAT, shown, (int64_t)off,
-                    "%s; convert it: iconv -f %s -t UTF-8 %s > %s.utf8",
-                    what, encoding, name, name);
+                    "%s; convert it: iconv -f %s -t UTF-8 %s > %s.utf8", what,
+                    encoding, name, name);
 }
 
 /*
@@ -134,8 +133,8 @@ cag_status source_check_text(const char *text, size_t n, const char *shown,
     if (kind)
         return cag_fail(err, CAG_E_FORMAT, shown, -1, "this is %s", kind);
     if (utf16)
-        return fail_encoding(shown, 0, "this is UTF-16, expected UTF-8",
-                             utf16, err);
+        return fail_encoding(shown, 0, "this is UTF-16, expected UTF-8", utf16,
+                             err);
     if (nul)
         return cag_fail(err, CAG_E_FORMAT, shown, nul - text,
                         "a NUL byte: this is a binary file, expected UTF-8 "
@@ -143,8 +142,10 @@ cag_status source_check_text(const char *text, size_t n, const char *shown,
     if (valid)
         return CAG_OK;
     utf8_valid(text, n, &bad);
-    snprintf(what, sizeof what, "invalid UTF-8 (byte 0x%02x); if it is "
-             "Latin-1", (unsigned char)text[bad]);
+    snprintf(what, sizeof what,
+             "invalid UTF-8 (byte 0x%02x); if it is "
+             "Latin-1",
+             (unsigned char)text[bad]);
     return fail_encoding(shown, bad, what, "ISO-8859-1", err);
 }
 
@@ -161,8 +162,7 @@ static size_t front_matter(const char *text, size_t n)
 {
     const char *p, *end = text + n;
 
-    if (n < 4 || memcmp(text, "---", 3) ||
-        (text[3] != '\n' && text[3] != '\r'))
+    if (n < 4 || memcmp(text, "---", 3) || (text[3] != '\n' && text[3] != '\r'))
         return 0;
     p = memchr(text, '\n', n);
     while (p && ++p < end) {
@@ -225,8 +225,8 @@ static cag_status read_one(struct source *v, bool drop_front_matter,
         goto out;
     v->raw_bytes = raw.size;
     if (v->spec->filter) {
-        st = filter_run(v->spec, v->path, raw.data, raw.size, &text, hooks,
-                        err);
+        st =
+            filter_run(v->spec, v->path, raw.data, raw.size, &text, hooks, err);
         if (!st)
             st = take_text(v, shown, &text, drop_front_matter, hooks, err);
     } else if (v->spec->filter_was && texts) {
@@ -258,10 +258,10 @@ cag_status source_read(const cag_source_spec *spec, int n_spec,
         total += s.v[i].size;
     }
     if (!st && total == 0)
-        st = cag_fail(err, CAG_E_FORMAT,
-                      s.n == 1 ? shown_name(&s.v[0]) : NULL, -1,
-                      "nothing to read: %s", s.n == 1
-                          ? "the source is empty" : "all sources are empty");
+        st = cag_fail(err, CAG_E_FORMAT, s.n == 1 ? shown_name(&s.v[0]) : NULL,
+                      -1, "nothing to read: %s",
+                      s.n == 1 ? "the source is empty"
+                               : "all sources are empty");
     if (st) {
         source_release(&s);
         return st;

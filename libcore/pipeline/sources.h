@@ -16,20 +16,20 @@
 #define SOURCE_MAX_BYTES ((size_t)256 << 20)
 
 struct source {
-    char    *name;        /* shown to the model                             */
-    char    *path;        /* absolute, or NULL: cannot be checked later     */
-    char    *group;       /* absolute directory or glob, or NULL            */
-    const cag_source_spec *spec;          /* borrowed                       */
-    char    *text;        /* extracted text, valid UTF-8                    */
-    size_t   size;
-    int64_t  first_line;  /* lines dropped before the text (front matter)   */
+    char *name;  /* shown to the model                             */
+    char *path;  /* absolute, or NULL: cannot be checked later     */
+    char *group; /* absolute directory or glob, or NULL            */
+    const cag_source_spec *spec; /* borrowed                       */
+    char *text; /* extracted text, valid UTF-8                    */
+    size_t size;
+    int64_t first_line; /* lines dropped before the text (front matter)   */
     uint64_t raw_bytes;
-    uint8_t  sha_raw[SHA256_SIZE], sha_text[SHA256_SIZE];
+    uint8_t sha_raw[SHA256_SIZE], sha_text[SHA256_SIZE];
 };
 
 struct source_set {
-    struct source *v;     /* [n] */
-    int            n, cap;
+    struct source *v; /* [n] */
+    int n, cap;
 };
 
 /*
@@ -53,12 +53,11 @@ cag_status source_read(const cag_source_spec *spec, int n_spec,
  * What the filter of v made of the same bytes when k was built: fills v->text
  * and what belongs to it.  CAG_E_UNSUPPORTED when k does not have it.
  */
-cag_status source_take_kept(struct source *v, const cag_kvc *k,
-                            cag_error *err);
+cag_status source_take_kept(struct source *v, const cag_kvc *k, cag_error *err);
 /* UTF-8 without NUL bytes, or CAG_E_FORMAT that names what it seems to be and
  * the command that converts it. */
 cag_status source_check_text(const char *text, size_t n, const char *shown,
                              cag_error *err);
-void       source_release(struct source_set *s);
+void source_release(struct source_set *s);
 
 #endif

@@ -36,8 +36,8 @@ static cag_status pick(struct turn *t, const cag_step *step, int i,
     int32_t id = step->greedy
                      ? step->best[i]
                      : cag_sampler_pick(t->sampler,
-                                        step->logits + (size_t)i *
-                                            (size_t)t->kb->n_vocab);
+                                        step->logits +
+                                            (size_t)i * (size_t)t->kb->n_vocab);
     const char *bytes;
     size_t n;
     cag_status st;
@@ -77,8 +77,8 @@ static bool opens_think(const char *suffix)
 }
 
 cag_status turn_prepare(struct turn *t, cag_kb *kb, const int32_t *ids,
-                        size_t n_ids, const cag_ask_params *p,
-                        cag_text_fn fn, void *ctx, cag_error *err)
+                        size_t n_ids, const cag_ask_params *p, cag_text_fn fn,
+                        void *ctx, cag_error *err)
 {
     int64_t used = (int64_t)kb->n_ids + (int64_t)n_ids;
     cag_status st;
@@ -94,7 +94,8 @@ cag_status turn_prepare(struct turn *t, cag_kb *kb, const int32_t *ids,
         st = cag_fail(err, CAG_E_LIMIT, NULL, -1,
                       "the question does not fit: %zu tokens of knowledge + "
                       "%zu of question and earlier turns, the context has "
-                      "%lld", kb->n_ids, n_ids, (long long)kb->n_ctx);
+                      "%lld",
+                      kb->n_ids, n_ids, (long long)kb->n_ctx);
         goto out;
     }
     t->room = kb->n_ctx - used;
@@ -120,7 +121,7 @@ cag_status turn_begin(struct turn *const *t, cag_step *step, int n,
 {
     cag_status st;
 
-    for (int i = 0; i < n; i++)      /* lookup has the question's tokens */
+    for (int i = 0; i < n; i++) /* lookup has the question's tokens */
         step[i] = (cag_step){ .session = t[i]->session,
                               .ids = t[i]->lookup.own,
                               .n_ids = (int)t[i]->n_prompt,
@@ -134,8 +135,8 @@ cag_status turn_begin(struct turn *const *t, cag_step *step, int n,
 }
 
 cag_status turn_start(struct turn *t, cag_kb *kb, const int32_t *ids,
-                      size_t n_ids, const cag_ask_params *p,
-                      cag_text_fn fn, void *ctx, cag_error *err)
+                      size_t n_ids, const cag_ask_params *p, cag_text_fn fn,
+                      void *ctx, cag_error *err)
 {
     cag_step step;
     cag_status st = turn_prepare(t, kb, ids, n_ids, p, fn, ctx, err);
@@ -159,7 +160,9 @@ void turn_step(struct turn *t, int n_guess, cag_step *step)
         left = counted;
     if (n_guess > left - 1)
         n_guess = (int)(left - 1);
-    *step = (cag_step){ .session = t->session, .ids = t->feed, .n_ids = 1,
+    *step = (cag_step){ .session = t->session,
+                        .ids = t->feed,
+                        .n_ids = 1,
                         .greedy = is_greedy(t) };
     if (!p->no_lookup && step->greedy && n_guess > 0)
         step->n_ids += lookup_draft(&t->lookup, n_guess, t->feed + 1);
@@ -182,7 +185,7 @@ cag_status turn_verify(cag_step *step, int n, cag_error *err)
 
 cag_status turn_advance(struct turn *t, const cag_step *step, cag_error *err)
 {
-    int used = 1;         /* rows up to the first wrong guess */
+    int used = 1; /* rows up to the first wrong guess */
     cag_status st = pick(t, step, 0, err);
 
     while (!st && !t->finish && used < step->n_ids &&
@@ -190,9 +193,9 @@ cag_status turn_advance(struct turn *t, const cag_step *step, cag_error *err)
         st = pick(t, step, used++, err);
     lookup_result(&t->lookup, step->n_ids - 1, used - 1);
     if (!st && used < step->n_ids)
-        st = cag_session_truncate(t->session,
-                                  cag_session_n_tok(t->session) -
-                                      (step->n_ids - used), err);
+        st = cag_session_truncate(
+            t->session, cag_session_n_tok(t->session) - (step->n_ids - used),
+            err);
     return st;
 }
 
@@ -231,15 +234,15 @@ cag_status turn_finish(struct turn *t, cag_answer *out, cag_error *err)
         out->refused = out->text && refusal && !strcmp(out->text, refusal);
         out->finish = t->finish ? t->finish : "cancelled";
         out->n_cached = t->kb->no_cache ? 0 : (int64_t)t->kb->n_ids;
-        out->n_prompt = t->n_prompt +
-                        (t->kb->no_cache ? (int64_t)t->kb->n_ids : 0);
+        out->n_prompt =
+            t->n_prompt + (t->kb->no_cache ? (int64_t)t->kb->n_ids : 0);
         out->n_generated = t->n_generated;
         out->n_drafted = t->lookup.n_drafted;
         out->n_accepted = t->lookup.n_accepted;
         out->prefill_s = t->prefill_s;
         out->first_s = t->first_s;
-        out->decode_s = (t->end_s ? t->end_s : now_s()) - t->start_s -
-                        t->first_s;
+        out->decode_s =
+            (t->end_s ? t->end_s : now_s()) - t->start_s - t->first_s;
         if (!out->text)
             st = cag_fail_nomem(err, "answer");
         else if (cancelled)

@@ -18,7 +18,7 @@
 #include "util/text.h"
 
 #define NONE        UINT32_MAX
-#define SHORT_PIECE 64          /* symbols */
+#define SHORT_PIECE 64 /* symbols */
 
 cag_status bpe_out_reserve(struct bpe_out *o, size_t n, cag_error *err)
 {
@@ -95,7 +95,7 @@ static size_t first_symbols(struct bpe *b, const char *s, size_t size,
             int32_t id = t->byte_id[(unsigned char)s[i]];
             if (id >= 0)
                 put(b, &n, id, i);
-            else          /* its neighbours become neighbours, as in HF */
+            else /* its neighbours become neighbours, as in HF */
                 out->n_dropped++;
         }
         return n;
@@ -154,7 +154,8 @@ static bool push(struct bpe *b, uint64_t key)
     if (i == b->cap_heap) {
         size_t cap = i ? i * 2 : 1024, bytes;
         void *p = mem_mul(&bytes, cap, sizeof *b->heap)
-                      ? mem_realloc(b->heap, bytes) : NULL;
+                      ? mem_realloc(b->heap, bytes)
+                      : NULL;
         if (!p)
             return false;
         b->heap = p;

@@ -22,9 +22,11 @@
     "; use --chat-template NAME (see --help) or --chat-template-file FILE"
 
 /* before and behind the mark; the first is the plain one */
-static const struct { const char *before, *behind; } forms[] = {
-    { "", "" },           { "7 ", "?" },         { " ", "" },
-    { "\n", "\n" },       { "\xCC\x81", "." },   { "\xE6\x97\xA5", "\xE3\x80\x82" },
+static const struct {
+    const char *before, *behind;
+} forms[] = {
+    { "", "" },     { "7 ", "?" },       { " ", "" },
+    { "\n", "\n" }, { "\xCC\x81", "." }, { "\xE6\x97\xA5", "\xE3\x80\x82" },
     { "  ", "  " },
 };
 #define N_FORM (int)(sizeof forms / sizeof *forms)
@@ -32,18 +34,18 @@ static const struct { const char *before, *behind; } forms[] = {
 enum shape { SYSTEM, ACK };
 
 struct cutter {
-    struct jinja        *j;
+    struct jinja *j;
     const cag_tokenizer *t;
-    const char          *label;
-    int64_t              now_s;
-    const char          *ack;
+    const char *label;
+    int64_t now_s;
+    const char *ack;
 };
 
 /* One rendering: texts around the two markers. */
 struct parts {
-    struct buf  text;
+    struct buf text;
     const char *lead, *mid, *tail;
-    size_t      n_lead, n_mid, n_tail;
+    size_t n_lead, n_mid, n_tail;
 };
 
 void chat_cut_release(struct chat_cut *c)
@@ -72,7 +74,7 @@ const char *chat_strip(const char *s, size_t *n, unsigned sides)
 static bool set_token(jv *vars, const char *key, const cag_tokenizer *t,
                       int32_t id)
 {
-    size_t      n = 0;
+    size_t n = 0;
     const char *s = id >= 0 ? cag_token_bytes(t, id, true, &n) : NULL;
     return jv_set(vars, key, jv_new_str(s ? s : "", s ? n : 0));
 }
@@ -81,10 +83,10 @@ static bool set_token(jv *vars, const char *key, const cag_tokenizer *t,
  * Without a tokenizer the tokens' texts are empty. */
 static jv *variables(const struct cutter *c, jv *messages, bool add, bool think)
 {
-    size_t         n_eos = 0;
+    size_t n_eos = 0;
     const int32_t *eos = c->t ? cag_tokenizer_eos(c->t, &n_eos) : NULL;
-    int32_t        bos = c->t ? cag_tokenizer_bos(c->t) : -1;
-    jv            *v = jv_new_object();
+    int32_t bos = c->t ? cag_tokenizer_bos(c->t) : -1;
+    jv *v = jv_new_object();
     if (!v) {
         jv_free(messages);
         return NULL;
@@ -109,7 +111,7 @@ static bool add_message(jv *list, const char *role, const char *before,
                         const char *mark, const char *behind)
 {
     struct buf b = BUF_INIT;
-    jv        *m = jv_new_object();
+    jv *m = jv_new_object();
     buf_str(&b, before);
     buf_str(&b, mark);
     buf_str(&b, behind);
@@ -151,9 +153,9 @@ static cag_status try_form(const struct cutter *c, enum shape shape, int form,
                            bool think, struct parts *p, cag_error *err)
 {
     const char *before = forms[form].before, *behind = forms[form].behind;
-    jv         *m = jv_new_array();
-    bool        ok = m && add_message(m, shape == SYSTEM ? "system" : "user",
-                                      before, BODY_MARK, behind);
+    jv *m = jv_new_array();
+    bool ok = m && add_message(m, shape == SYSTEM ? "system" : "user", before,
+                               BODY_MARK, behind);
     if (shape == ACK)
         ok = ok && add_message(m, "assistant", c->ack, "", "");
     ok = ok && add_message(m, "user", before, QUESTION_MARK, behind);
@@ -169,13 +171,15 @@ static cag_status try_form(const struct cutter *c, enum shape shape, int form,
     const char *end = s + p->text.size;
     const char *body = find(s, p->text.size, BODY_MARK);
     if (!body)
-        return unfit(c, err, "the template drops the message that holds the "
-                             "knowledge");
+        return unfit(c, err,
+                     "the template drops the message that holds the "
+                     "knowledge");
     const char *b_end = body + strlen(BODY_MARK);
     const char *ask = find(b_end, (size_t)(end - b_end), QUESTION_MARK);
     if (!ask)
-        return unfit(c, err, "the template does not write the question "
-                             "behind the knowledge");
+        return unfit(c, err,
+                     "the template does not write the question "
+                     "behind the knowledge");
     const char *q_end = ask + strlen(QUESTION_MARK);
     if (find(b_end, (size_t)(end - b_end), BODY_MARK) ||
         find(q_end, (size_t)(end - q_end), QUESTION_MARK) ||
@@ -195,7 +199,10 @@ static char *dup(const char *s, size_t n)
     return mem_strndup(s, n);
 }
 
-struct view { const char *s; size_t n; };
+struct view {
+    const char *s;
+    size_t n;
+};
 
 static struct view trimmed(const char *s, unsigned sides)
 {
@@ -205,8 +212,8 @@ static struct view trimmed(const char *s, unsigned sides)
 }
 
 /* text == a + b + c */
-static bool is_joined(const char *text, size_t n, struct view a,
-                      struct view b, struct view c)
+static bool is_joined(const char *text, size_t n, struct view a, struct view b,
+                      struct view c)
 {
     const struct view v[] = { a, b, c };
     for (int i = 0; i < 3; i++) {
@@ -245,8 +252,8 @@ static cag_status check_forms(const struct cutter *c, enum shape shape,
                               struct chat_cut *cut, cag_error *err)
 {
     struct parts p = { BUF_INIT, NULL, NULL, NULL, 0, 0, 0 };
-    cag_status   st = CAG_OK;
-    bool         known = false;
+    cag_status st = CAG_OK;
+    bool known = false;
 
     /* the last form has blanks on all sides and decides what is trimmed */
     for (int f = N_FORM - 1; f >= 0 && st == CAG_OK; f--) {
@@ -257,10 +264,11 @@ static cag_status check_forms(const struct cutter *c, enum shape shape,
                 cut->question_trim = i >> 2;
                 known = true;
             }
-        if (st == CAG_OK && !same_text(cut, &p, f, cut->body_trim,
-                                       cut->question_trim))
-            st = unfit(c, err, "the text the template writes around a "
-                               "question depends on the question");
+        if (st == CAG_OK &&
+            !same_text(cut, &p, f, cut->body_trim, cut->question_trim))
+            st = unfit(c, err,
+                       "the text the template writes around a "
+                       "question depends on the question");
     }
     buf_free(&p.text);
     return st;
@@ -270,17 +278,18 @@ static cag_status check_forms(const struct cutter *c, enum shape shape,
 static cag_status find_border(const struct cutter *c, struct chat_cut *cut,
                               cag_error *err)
 {
-    cag_text   piece = { cut->mid, strlen(cut->mid), CAG_TEXT_TEMPLATE };
-    cag_ids    ids = CAG_IDS_INIT;
+    cag_text piece = { cut->mid, strlen(cut->mid), CAG_TEXT_TEMPLATE };
+    cag_ids ids = CAG_IDS_INIT;
     cag_status st = CAG_OK;
     if (piece.size)
         st = cag_encode(c->t, &piece, 1, CAG_ENCODE_OFFSETS, &ids, err);
     if (st != CAG_OK)
         return st;
-    st = unfit(c, err, "the template writes no special token between the "
-                       "knowledge and the question");
+    st = unfit(c, err,
+               "the template writes no special token between the "
+               "knowledge and the question");
     for (size_t i = ids.n; i-- > 0 && st == CAG_E_UNSUPPORTED;) {
-        size_t      n, off = (size_t)ids.off[i];
+        size_t n, off = (size_t)ids.off[i];
         const char *s = cag_token_bytes(c->t, ids.id[i], true, &n);
         if (!cag_token_is_special(c->t, ids.id[i]) || !s || !n)
             continue;
@@ -301,9 +310,9 @@ static cag_status think_suffix(const struct cutter *c, enum shape shape,
                                struct chat_cut *cut, cag_error *err)
 {
     struct parts p = { BUF_INIT, NULL, NULL, NULL, 0, 0, 0 };
-    cag_status   st = CAG_OK;
-    const char  *think = cut->suffix[0];
-    size_t       n = strlen(think);
+    cag_status st = CAG_OK;
+    const char *think = cut->suffix[0];
+    size_t n = strlen(think);
 
     if (jinja_mentions(c->j, "enable_thinking") ||
         jinja_mentions(c->j, "thinking")) {
@@ -326,13 +335,13 @@ static cag_status think_suffix(const struct cutter *c, enum shape shape,
 }
 
 /* The special token written right behind an assistant's message. */
-static cag_status find_end_of_turn(const struct cutter *c,
-                                   struct chat_cut *cut, cag_error *err)
+static cag_status find_end_of_turn(const struct cutter *c, struct chat_cut *cut,
+                                   cag_error *err)
 {
     struct buf text = BUF_INIT;
-    cag_ids    ids = CAG_IDS_INIT;
-    jv        *m = jv_new_array();
-    cag_error  inner = CAG_ERROR_INIT;
+    cag_ids ids = CAG_IDS_INIT;
+    jv *m = jv_new_array();
+    cag_error inner = CAG_ERROR_INIT;
     cag_status st;
 
     cut->end_of_turn = -1;
@@ -343,11 +352,11 @@ static cag_status find_end_of_turn(const struct cutter *c,
     }
     st = render(c, m, false, false, &text, &inner);
     if (st == CAG_E_MISMATCH || st == CAG_E_UNSUPPORTED) {
-        st = CAG_OK;               /* it insists on a question at the end */
+        st = CAG_OK; /* it insists on a question at the end */
         goto out;
     }
-    const char *at = st == CAG_OK ? find(text.data, text.size, ANSWER_MARK)
-                                  : NULL;
+    const char *at =
+        st == CAG_OK ? find(text.data, text.size, ANSWER_MARK) : NULL;
     if (!at)
         goto out;
     at += strlen(ANSWER_MARK);
@@ -375,7 +384,7 @@ static cag_status cut_shape(const struct cutter *c, enum shape shape,
                             struct chat_cut *cut, cag_error *err)
 {
     struct parts p = { BUF_INIT, NULL, NULL, NULL, 0, 0, 0 };
-    cag_status   st = try_form(c, shape, 0, false, &p, err);
+    cag_status st = try_form(c, shape, 0, false, &p, err);
     if (st == CAG_OK) {
         cut->lead = dup(p.lead, p.n_lead);
         cut->mid = dup(p.mid, p.n_mid);
@@ -406,13 +415,13 @@ static cag_status with_ways_out(cag_error *err, const cag_error *from)
 }
 
 cag_status chat_cut_make(const char *template_text, const cag_tokenizer *t,
-                         const char *ack, int64_t now_s, struct chat_cut *out, cag_error *err)
+                         const char *ack, int64_t now_s, struct chat_cut *out,
+                         cag_error *err)
 {
-    struct cutter   c = { NULL, t, "chat template", now_s,
-                          ack ? ack : CHAT_ACK };
+    struct cutter c = { NULL, t, "chat template", now_s, ack ? ack : CHAT_ACK };
     struct chat_cut cut = { .end_of_turn = -1 };
-    cag_error       first = CAG_ERROR_INIT, second = CAG_ERROR_INIT;
-    cag_status      st;
+    cag_error first = CAG_ERROR_INIT, second = CAG_ERROR_INIT;
+    cag_status st;
 
     st = jinja_compile(template_text, strlen(template_text), c.label, &c.j,
                        &first);
@@ -447,14 +456,15 @@ static cag_status check_roles(const jv *messages, cag_error *err)
         return cag_fail(err, CAG_E_FORMAT, NULL, -1,
                         "messages: expected an array of {role, content}");
     for (size_t i = 0; i < jv_count(messages); i++) {
-        const jv   *m = jv_at(messages, i), *content = jv_get(m, "content");
-        size_t      n = 0;
+        const jv *m = jv_at(messages, i), *content = jv_get(m, "content");
+        size_t n = 0;
         const char *role = jv_str(jv_get(m, "role"), &n);
         if (!role || n == 0 || n > 32 ||
             strspn(role, "abcdefghijklmnopqrstuvwxyz_") != n)
             return cag_fail(err, CAG_E_FORMAT, NULL, -1,
                             "message %zu: role must be a word such as "
-                            "\"user\"", i + 1);
+                            "\"user\"",
+                            i + 1);
         if (jv_type(content) != JV_STR && jv_type(content) != JV_ARRAY)
             return cag_fail(err, CAG_E_FORMAT, NULL, -1,
                             "message %zu: content must be a string", i + 1);
@@ -474,10 +484,9 @@ static cag_status to_pieces(struct buf *text, const struct jinja_spans *spans,
     if (!out->text)
         return cag_fail_nomem(err, "prompt");
     for (size_t i = 0; i < spans->n; i++) {
-        out->piece[out->n++] = (cag_text){
-            out->text + at, spans->s[i].end - at,
-            spans->s[i].input ? 0 : CAG_TEXT_TEMPLATE
-        };
+        out->piece[out->n++] =
+            (cag_text){ out->text + at, spans->s[i].end - at,
+                        spans->s[i].input ? 0 : CAG_TEXT_TEMPLATE };
         at = spans->s[i].end;
     }
     return CAG_OK;
@@ -488,17 +497,17 @@ cag_status chat_render(const char *template_text, const cag_tokenizer *t,
                        bool think, int64_t now_s, struct chat_pieces *out,
                        cag_error *err)
 {
-    struct cutter      c = { NULL, t, "chat template", now_s, CHAT_ACK };
+    struct cutter c = { NULL, t, "chat template", now_s, CHAT_ACK };
     struct chat_pieces p = { NULL, 0, NULL, 0 };
     struct jinja_spans spans = { NULL, 0 };
-    struct buf         text = BUF_INIT;
-    jv                *vars = NULL, *copy = NULL;
-    cag_status         st = check_roles(messages, err);
+    struct buf text = BUF_INIT;
+    jv *vars = NULL, *copy = NULL;
+    cag_status st = check_roles(messages, err);
 
     if (st != CAG_OK)
         return st;
-    st = jinja_compile(template_text, strlen(template_text), c.label, &c.j,
-                       err);
+    st =
+        jinja_compile(template_text, strlen(template_text), c.label, &c.j, err);
     if (st != CAG_OK)
         return st;
     copy = jv_copy(messages);

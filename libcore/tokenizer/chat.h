@@ -34,17 +34,17 @@
 #define CHAT_TRIM_RIGHT 2u
 
 struct chat_cut {
-    char  *lead, *mid, *suffix[2];    /* heap, NUL-terminated; [1] = think */
-    char  *border;                    /* the special token that mid_cached
-                                         ends with                         */
+    char *lead, *mid, *suffix[2]; /* heap, NUL-terminated; [1] = think */
+    char *border;                 /* the special token that mid_cached
+                                     ends with                         */
     size_t mid_cached;
-    unsigned body_trim, question_trim;  /* CHAT_TRIM_*: where the template
-                                         strips white space                */
-    bool   ack_turns;                 /* the knowledge is a user turn of its
-                                         own, acknowledged                 */
-    bool   knows_thinking;            /* suffix[1] differs                 */
-    int32_t end_of_turn;              /* the special token written behind an
-                                         assistant's message, -1 if none   */
+    unsigned body_trim, question_trim; /* CHAT_TRIM_*: where the template
+                                        strips white space                */
+    bool ack_turns;                    /* the knowledge is a user turn of its
+                                          own, acknowledged                 */
+    bool knows_thinking;               /* suffix[1] differs                 */
+    int32_t end_of_turn;               /* the special token written behind an
+                                          assistant's message, -1 if none   */
 };
 
 /*
@@ -57,8 +57,9 @@ struct chat_cut {
  * cannot be decided when asking: it is then off, and knows_thinking false.
  */
 cag_status chat_cut_make(const char *template_text, const cag_tokenizer *t,
-                         const char *ack, int64_t now_s, struct chat_cut *out, cag_error *err);
-void       chat_cut_release(struct chat_cut *c);
+                         const char *ack, int64_t now_s, struct chat_cut *out,
+                         cag_error *err);
+void chat_cut_release(struct chat_cut *c);
 
 /* Built-in templates for --chat-template NAME; NULL if unknown.  Names:
  * chatml, llama3, qwen3, mistral, ... ; chat_builtin_name(i) lists them,
@@ -75,17 +76,17 @@ const char *chat_builtin_name(int i);
  * is template text and must be [a-z_]+ (else CAG_E_FORMAT).
  */
 struct chat_pieces {
-    cag_text *piece;    /* [n]; texts point into text */
-    size_t    n;
-    char     *text;     /* the whole prompt, NUL-terminated */
-    size_t    size;
+    cag_text *piece; /* [n]; texts point into text */
+    size_t n;
+    char *text; /* the whole prompt, NUL-terminated */
+    size_t size;
 };
 /* t may be NULL: bos_token and eos_token are then empty. */
 cag_status chat_render(const char *template_text, const cag_tokenizer *t,
                        const jv *messages, bool add_generation_prompt,
                        bool think, int64_t now_s, struct chat_pieces *out,
                        cag_error *err);
-void       chat_pieces_release(struct chat_pieces *p);
+void chat_pieces_release(struct chat_pieces *p);
 
 /* Text without the white space that Python's str.strip() removes on the
  * sides asked for: returns its first byte, *n becomes its length. */

@@ -34,20 +34,20 @@ cag_status jinja_render(const struct jinja *t, const jv *vars, int64_t now_s,
  * of mixed text call all of it input.
  */
 struct jinja_span {
-    size_t end;        /* one behind the span's last byte */
-    bool   input;
+    size_t end; /* one behind the span's last byte */
+    bool input;
 };
 struct jinja_spans {
-    struct jinja_span *s;    /* [n] heap, ascending, ending at the text's end */
-    size_t             n;
+    struct jinja_span *s; /* [n] heap, ascending, ending at the text's end */
+    size_t n;
 };
 cag_status jinja_render_spans(const struct jinja *t, const jv *vars,
                               int64_t now_s, struct buf *out,
                               struct jinja_spans *spans, cag_error *err);
-void       jinja_spans_free(struct jinja_spans *s);
+void jinja_spans_free(struct jinja_spans *s);
 
 /* did any variable of that name appear in the template? (enable_thinking) */
-bool       jinja_mentions(const struct jinja *t, const char *name);
-void       jinja_free(struct jinja *t);
+bool jinja_mentions(const struct jinja *t, const char *name);
+void jinja_free(struct jinja *t);
 
 #endif

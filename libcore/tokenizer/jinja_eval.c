@@ -34,7 +34,7 @@ static void arguments(struct jr *r, const struct jnode *n, struct jcall *c)
     struct jdict kw = { 0 };
     for (size_t i = 0; i < n->n_arg && r->status == CAG_OK; i++) {
         const struct jarg *a = &n->arg[i];
-        struct jval        v = jr_eval(r, a->value);
+        struct jval v = jr_eval(r, a->value);
         if (a->kind == JA_POS) {
             jlist_push(r, &pos, v);
         } else if (a->kind == JA_KW) {
@@ -62,7 +62,7 @@ static void arguments(struct jr *r, const struct jnode *n, struct jcall *c)
 static struct jval eval_call(struct jr *r, const struct jnode *n)
 {
     struct jcall c;
-    struct jval  fn = jr_eval(r, n->a);
+    struct jval fn = jr_eval(r, n->a);
     if (fn.type == J_UNDEF && r->status == CAG_OK) {
         r->line = n->line;
         return jr_fail(r, CAG_E_UNSUPPORTED, "function '%.*s' is not known",
@@ -116,8 +116,10 @@ static bool compare_one(struct jr *r, int op, const struct jval *a,
         break;
     }
     int c = jval_cmp(r, a, b);
-    return op == '<' ? c < 0 : op == '>' ? c > 0
-           : op == JOP_LE ? c <= 0 : c >= 0;
+    return op == '<'      ? c < 0
+           : op == '>'    ? c > 0
+           : op == JOP_LE ? c <= 0
+                          : c >= 0;
 }
 
 static struct jval eval_compare(struct jr *r, const struct jnode *n)
@@ -150,15 +152,14 @@ static struct jval eval_sign(struct jr *r, const struct jnode *n)
     if (r->status != CAG_OK)
         return v;
     if (!jval_is_num(&v))
-        return jr_fail(r, CAG_E_UNSUPPORTED, "sign of %s",
-                       jval_type_name(&v));
+        return jr_fail(r, CAG_E_UNSUPPORTED, "sign of %s", jval_type_name(&v));
     return jr_binary(r, n->kind == JX_NEG ? '-' : '+', jval_int(0), v);
 }
 
 static struct jval eval_filter(struct jr *r, const struct jnode *n)
 {
     struct jcall c;
-    struct jval  v = jr_eval(r, n->a);
+    struct jval v = jr_eval(r, n->a);
     arguments(r, n, &c);
     r->line = n->line;
     return jr_filter(r, n->name, n->n_name, v, &c);
@@ -166,7 +167,7 @@ static struct jval eval_filter(struct jr *r, const struct jnode *n)
 
 static struct jval eval_node(struct jr *r, const struct jnode *n)
 {
-    struct jval  v;
+    struct jval v;
     struct jcall c;
     switch (n->kind) {
     case JX_CONST:
@@ -213,7 +214,7 @@ static struct jval eval_node(struct jr *r, const struct jnode *n)
         return eval_concat(r, n);
     case JX_COMPARE:
         return eval_compare(r, n);
-    default:    /* JX_COND */
+    default: /* JX_COND */
         v = jr_eval(r, n->a);
         if (jval_truth(&v))
             return jr_eval(r, n->b);

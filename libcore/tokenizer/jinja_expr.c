@@ -17,8 +17,8 @@
 
 #include "tokenizer/jinja_int.h"
 
-static struct jnode *binary(struct jparse *p, int kind, int op,
-                            struct jnode *a, struct jnode *b)
+static struct jnode *binary(struct jparse *p, int kind, int op, struct jnode *a,
+                            struct jnode *b)
 {
     struct jnode *n = jp_node(p, (enum jkind)kind);
     if (n) {
@@ -50,7 +50,7 @@ static struct jnode *constant(struct jparse *p, struct jval v)
 static struct jnode *string(struct jparse *p)
 {
     const struct jtok *t = p->tok;
-    size_t             n = 0, k = 0;
+    size_t n = 0, k = 0;
     for (; t->kind == JT_STR; t++)
         n += t->n;
     char *s = arena_alloc(&p->t->mem, n + 1, 1);
@@ -78,14 +78,16 @@ static void mention(struct jparse *p, const struct jnode *n)
             return;
         d->p = v;
     }
-    d->p[d->n++] = (struct jpair){
-        jval_text(n->name, n->n_name, JS_TEMPLATE), jval_none()
-    };
+    d->p[d->n++] = (struct jpair){ jval_text(n->name, n->n_name, JS_TEMPLATE),
+                                   jval_none() };
 }
 
 static struct jnode *name(struct jparse *p)
 {
-    static const struct { const char *s; int v; } words[] = {
+    static const struct {
+        const char *s;
+        int v;
+    } words[] = {
         { "true", 1 },  { "True", 1 },  { "false", 0 },
         { "False", 0 }, { "none", -1 }, { "None", -1 },
     };
@@ -146,7 +148,7 @@ struct jnode *jp_tuple(struct jparse *p, bool with_cond)
 {
     struct jnode *first = NULL;
     struct jnodes l = { 0 };
-    bool          comma = false;
+    bool comma = false;
     while (!tuple_ends(p)) {
         struct jnode *e = jp_expr(p, with_cond);
         if (!first)
@@ -213,7 +215,7 @@ static struct jnode *subscript(struct jparse *p, struct jnode *a)
 {
     struct jnodes part = { 0 };
     struct jnode *cur = NULL;
-    bool          slice = false;
+    bool slice = false;
     jp_next(p);
     while (p->status == CAG_OK && !jp_is_op(p, ']')) {
         if (jp_skip_op(p, ':')) {
@@ -243,8 +245,7 @@ static struct jnode *subscript(struct jparse *p, struct jnode *a)
     return with_list(n, &part);
 }
 
-void jp_push_arg(struct jparse *p, struct jnode *n, size_t *cap,
-                 struct jarg a)
+void jp_push_arg(struct jparse *p, struct jnode *n, size_t *cap, struct jarg a)
 {
     if (p->status != CAG_OK)
         return;
@@ -260,7 +261,7 @@ void jp_push_arg(struct jparse *p, struct jnode *n, size_t *cap,
 void jp_args(struct jparse *p, struct jnode *n)
 {
     size_t cap = n ? n->n_arg : 0;
-    bool   first = true, named = false;
+    bool first = true, named = false;
     jp_expect_op(p, '(');
     while (n && p->status == CAG_OK && !jp_is_op(p, ')')) {
         if (!first)
@@ -346,7 +347,7 @@ struct jnode *jp_filters(struct jparse *p, struct jnode *subject, bool first)
 static struct jnode *test(struct jparse *p, struct jnode *a)
 {
     struct jnode *n, *neg = NULL;
-    jp_next(p);                 /* "is" */
+    jp_next(p); /* "is" */
     if (jp_skip_name(p, "not"))
         neg = jp_node(p, JX_NOT);
     n = jp_node(p, JX_TEST);
@@ -365,7 +366,7 @@ static struct jnode *test(struct jparse *p, struct jnode *a)
             jp_fail(p, CAG_E_FORMAT, "tests cannot be chained with 'is'");
         size_t cap = 0;
         jp_push_arg(p, n, &cap,
-                 (struct jarg){ JA_POS, NULL, 0, postfix(p, primary(p)) });
+                    (struct jarg){ JA_POS, NULL, 0, postfix(p, primary(p)) });
     }
     if (!neg)
         return n;
@@ -454,8 +455,8 @@ static int comparison(struct jparse *p)
             return ops[i];
     if (jp_skip_name(p, "in"))
         return JOP_IN;
-    if (jp_is_name(p, "not") && p->tok[1].kind == JT_NAME &&
-        p->tok[1].n == 2 && memcmp(p->tok[1].s, "in", 2) == 0) {
+    if (jp_is_name(p, "not") && p->tok[1].kind == JT_NAME && p->tok[1].n == 2 &&
+        memcmp(p->tok[1].s, "in", 2) == 0) {
         jp_next(p);
         jp_next(p);
         return JOP_NOT_IN;
@@ -467,7 +468,7 @@ static struct jnode *compare(struct jparse *p)
 {
     struct jnode *a = sum(p);
     struct jnodes l = { 0 };
-    int           op;
+    int op;
     while ((op = comparison(p)) != 0)
         jp_push(p, &l, binary(p, JX_COMPARE, op, sum(p), NULL));
     if (l.n == 0)
@@ -523,7 +524,7 @@ struct jnode *jp_target(struct jparse *p, bool dotted)
 {
     struct jnodes l = { 0 };
     struct jnode *n = NULL;
-    bool          comma = false;
+    bool comma = false;
     if (!jp_enter(p))
         return NULL;
     do {

@@ -12,7 +12,7 @@
 
 #include "tokenizer/jinja_int.h"
 
-#define FN(name) \
+#define FN(name)                                            \
     static struct jval name(struct jr *r, struct jval self, \
                             const struct jval *p, const struct jcall *c)
 
@@ -47,8 +47,8 @@ FN(f_attr)
     struct jval name = jval_str(r, p[0]);
     /* attributes only, no items: of JSON values that is their methods */
     if (self.type == J_DICT) {
-        const struct jbuiltin *m = jbuiltin_find(jmethods_dict, name.u.s,
-                                                 name.n);
+        const struct jbuiltin *m =
+            jbuiltin_find(jmethods_dict, name.u.s, name.n);
         return m && m->fn ? jr_getattr(r, self, name.u.s, name.n)
                           : jval_undef(name.u.s, name.n);
     }
@@ -82,8 +82,8 @@ FN(f_items)
     if (self.type != J_DICT)
         return type_error(r, "items", &self);
     for (size_t i = 0; i < self.u.dict->n && r->status == CAG_OK; i++)
-        jlist_push(r, l.u.list, pair(r, self.u.dict->p[i].k,
-                                     self.u.dict->p[i].v));
+        jlist_push(r, l.u.list,
+                   pair(r, self.u.dict->p[i].k, self.u.dict->p[i].v));
     return l;
 }
 
@@ -112,7 +112,7 @@ FN(f_length)
 static struct jval copy_list(struct jr *r, struct jval v, int kind)
 {
     struct jlist *src = jval_iter(r, v);
-    struct jval   l = jval_list(r, kind);
+    struct jval l = jval_list(r, kind);
     for (size_t i = 0; src && r->status == CAG_OK && i < src->n; i++)
         jlist_push(r, l.u.list, src->v[i]);
     return l;
@@ -146,7 +146,7 @@ FN(f_reverse)
         return jstr_slice(r, self, n - 1, -1, n);
     }
     struct jlist *src = jval_iter(r, self);
-    struct jval   l = jval_list(r, JL_GEN);
+    struct jval l = jval_list(r, JL_GEN);
     for (size_t i = src && r->status == CAG_OK ? src->n : 0; i-- > 0;)
         jlist_push(r, l.u.list, src->v[i]);
     return l;
@@ -160,17 +160,17 @@ static struct jval by_path(struct jr *r, struct jval v, struct jval path)
     if (path.type != J_STR)
         return type_error(r, "attribute", &path);
     for (size_t i = 0; i <= path.n && r->status == CAG_OK;) {
-        const char *dot = i < path.n ? memchr(path.u.s + i, '.', path.n - i)
-                                     : NULL;
-        size_t      n = (dot ? (size_t)(dot - path.u.s) : path.n) - i;
-        int64_t     num = 0;
-        size_t      k = 0;
+        const char *dot =
+            i < path.n ? memchr(path.u.s + i, '.', path.n - i) : NULL;
+        size_t n = (dot ? (size_t)(dot - path.u.s) : path.n) - i;
+        int64_t num = 0;
+        size_t k = 0;
         while (k < n && k < 9 && path.u.s[i + k] >= '0' &&
                path.u.s[i + k] <= '9')
             num = num * 10 + path.u.s[i + k++] - '0';
-        v = jr_getitem(r, v, n && k == n ? jval_int(num)
-                                         : jval_text(path.u.s + i, n,
-                                                     JS_TEMPLATE));
+        v = jr_getitem(r, v,
+                       n && k == n ? jval_int(num)
+                                   : jval_text(path.u.s + i, n, JS_TEMPLATE));
         i += n + 1;
     }
     return v;
@@ -180,8 +180,8 @@ FN(f_join)
 {
     (void)c;
     struct jlist *l = jval_iter(r, self);
-    struct jval   sep = jgiven(&p[0]) ? jval_str(r, p[0]) : jval_static("");
-    struct jout   o;
+    struct jval sep = jgiven(&p[0]) ? jval_str(r, p[0]) : jval_static("");
+    struct jout o;
     jout_init(&o);
     for (size_t i = 0; l && i < l->n && r->status == CAG_OK; i++) {
         struct jval v = l->v[i];
@@ -224,7 +224,7 @@ FN(f_indent)
     (void)c;
     struct jval s = jval_str(r, self), pad = p[0];
     struct jout o;
-    bool        first = flag(&p[1], false), blank = flag(&p[2], false);
+    bool first = flag(&p[1], false), blank = flag(&p[2], false);
     if (!jgiven(&pad))
         pad = jval_int(4);
     if (pad.type == J_INT) {
@@ -239,7 +239,7 @@ FN(f_indent)
     jout_init(&o);
     for (size_t i = 0; i < s.n && r->status == CAG_OK;) {
         const char *nl = memchr(s.u.s + i, '\n', s.n - i);
-        size_t      n = nl ? (size_t)(nl - s.u.s) - i : s.n - i;
+        size_t n = nl ? (size_t)(nl - s.u.s) - i : s.n - i;
         if ((i > 0 || first) && (n > 0 || blank))
             jout_add(r, &o, pad);
         jout_add(r, &o, jstr_sub(r, s, i, n + (nl != NULL)));
@@ -252,14 +252,14 @@ FN(f_int)
 {
     (void)c;
     struct jval def = jgiven(&p[0]) ? p[0] : jval_int(0);
-    int64_t     base = p[1].type == J_INT ? p[1].u.i : 10;
+    int64_t base = p[1].type == J_INT ? p[1].u.i : 10;
     if (self.type == J_INT || self.type == J_BOOL)
         return jval_int(self.type == J_INT ? self.u.i : self.u.b);
     if (self.type == J_FLOAT)
         return fabs(self.u.f) < 9e18 ? jval_int((int64_t)self.u.f) : def;
     if (self.type != J_STR || base < 2 || base > 36)
         return def;
-    char        t[70], *end;
+    char t[70], *end;
     struct jval s = jstr_strip(r, self, NULL, true, true);
     if (s.n == 0 || s.n >= sizeof t)
         return def;
@@ -276,7 +276,7 @@ FN(f_int)
 FN(f_float)
 {
     (void)c;
-    char        t[70], *end;
+    char t[70], *end;
     struct jval def = jgiven(&p[0]) ? p[0] : jval_float(0);
     if (jval_is_num(&self))
         return jval_float(jval_num(&self));
@@ -305,7 +305,7 @@ FN(f_round)
         m *= 10;
     x = digits < 0 ? x / m : x * m;
     if (!jgiven(&p[1]) || jval_is(&p[1], "common"))
-        x = nearbyint(x);        /* half to even, as Python's round() */
+        x = nearbyint(x); /* half to even, as Python's round() */
     else if (jval_is(&p[1], "ceil"))
         x = ceil(x);
     else if (jval_is(&p[1], "floor"))
@@ -327,13 +327,13 @@ FN(f_escape)
 {
     (void)p, (void)c;
     static const char *const map[][2] = {
-        { "&", "&amp;" }, { ">", "&gt;" }, { "<", "&lt;" },
+        { "&", "&amp;" }, { ">", "&gt;" },   { "<", "&lt;" },
         { "'", "&#39;" }, { "\"", "&#34;" },
     };
     struct jval s = jval_str(r, self);
     for (size_t i = 0; i < sizeof map / sizeof *map; i++)
-        s = jstr_replace(r, s, jval_static(map[i][0]),
-                         jval_static(map[i][1]), -1);
+        s = jstr_replace(r, s, jval_static(map[i][0]), jval_static(map[i][1]),
+                         -1);
     return s;
 }
 
@@ -342,17 +342,28 @@ static struct jval by_method(struct jr *r, struct jval self, const char *name,
                              const struct jcall *c)
 {
     struct jval s = jval_str(r, self);
-    return jr_builtin(r, jbuiltin_find(jmethods_str, name, strlen(name)), s,
-                      c);
+    return jr_builtin(r, jbuiltin_find(jmethods_str, name, strlen(name)), s, c);
 }
-FN(f_upper) { (void)p; return by_method(r, self, "upper", c); }
-FN(f_lower) { (void)p; return by_method(r, self, "lower", c); }
+FN(f_upper)
+{
+    (void)p;
+    return by_method(r, self, "upper", c);
+}
+FN(f_lower)
+{
+    (void)p;
+    return by_method(r, self, "lower", c);
+}
 FN(f_title)
 {
     (void)p, (void)c;
     return jstr_headline(r, jval_str(r, self));
 }
-FN(f_capitalize) { (void)p; return by_method(r, self, "capitalize", c); }
+FN(f_capitalize)
+{
+    (void)p;
+    return by_method(r, self, "capitalize", c);
+}
 
 FN(f_format)
 {
@@ -401,8 +412,8 @@ static struct jval sorted(struct jr *r, struct jval v,
                           bool reverse, const struct jval *index)
 {
     struct jlist *l = jval_iter(r, v);
-    struct jval   out = jval_list(r, JL_LIST);
-    size_t        n = l ? l->n : 0;
+    struct jval out = jval_list(r, JL_LIST);
+    size_t n = l ? l->n : 0;
     struct jpair *a = jr_alloc(r, n + 1, sizeof *a);
     struct jpair *tmp = jr_alloc(r, n + 1, sizeof *tmp);
     for (size_t i = 0; i < n && r->status == CAG_OK; i++) {
@@ -438,11 +449,11 @@ FN(f_dictsort)
                   flag(&p[2], false), &which);
 }
 
-static struct jval extreme(struct jr *r, struct jval self,
-                           const struct jval *p, int sign)
+static struct jval extreme(struct jr *r, struct jval self, const struct jval *p,
+                           int sign)
 {
     struct jlist *l = jval_iter(r, self);
-    struct jval   best = jval_undef("item of an empty sequence", 25), key = best;
+    struct jval best = jval_undef("item of an empty sequence", 25), key = best;
     for (size_t i = 0; l && i < l->n && r->status == CAG_OK; i++) {
         struct jval k = l->v[i];
         if (jgiven(&p[1]) && p[1].type != J_NONE)
@@ -456,14 +467,22 @@ static struct jval extreme(struct jr *r, struct jval self,
     return best;
 }
 
-FN(f_min) { (void)c; return extreme(r, self, p, -1); }
-FN(f_max) { (void)c; return extreme(r, self, p, 1); }
+FN(f_min)
+{
+    (void)c;
+    return extreme(r, self, p, -1);
+}
+FN(f_max)
+{
+    (void)c;
+    return extreme(r, self, p, 1);
+}
 
 FN(f_sum)
 {
     (void)c;
     struct jlist *l = jval_iter(r, self);
-    struct jval   v = jgiven(&p[1]) ? p[1] : jval_int(0);
+    struct jval v = jgiven(&p[1]) ? p[1] : jval_int(0);
     for (size_t i = 0; l && i < l->n && r->status == CAG_OK; i++)
         v = jr_binary(r, '+', v,
                       jgiven(&p[0]) && p[0].type != J_NONE
@@ -476,7 +495,7 @@ FN(f_unique)
 {
     (void)c;
     struct jlist *l = jval_iter(r, self);
-    struct jval   out = jval_list(r, JL_GEN), seen = jval_dict(r);
+    struct jval out = jval_list(r, JL_GEN), seen = jval_dict(r);
     for (size_t i = 0; l && i < l->n && r->status == CAG_OK; i++) {
         struct jval k = l->v[i];
         if (jgiven(&p[1]) && p[1].type != J_NONE)
@@ -500,10 +519,10 @@ static struct jlist *some(struct jr *r, struct jval v)
 FN(f_map)
 {
     (void)p;
-    struct jlist      *l = some(r, self);
-    struct jval        out = jval_list(r, JL_GEN);
+    struct jlist *l = some(r, self);
+    struct jval out = jval_list(r, JL_GEN);
     const struct jval *attr = NULL, *def = NULL;
-    struct jcall       rest = *c;
+    struct jcall rest = *c;
     for (size_t k = 0; k < c->n_kw && c->n_pos == 0; k++) {
         if (jval_is(&c->kw[k].k, "attribute"))
             attr = &c->kw[k].v;
@@ -536,9 +555,9 @@ static struct jval select_(struct jr *r, struct jval self,
                            const struct jcall *c, bool want, bool attr)
 {
     struct jlist *l = some(r, self);
-    struct jval   out = jval_list(r, JL_GEN);
-    size_t        a = attr ? 1 : 0;
-    struct jcall  rest = *c;
+    struct jval out = jval_list(r, JL_GEN);
+    size_t a = attr ? 1 : 0;
+    struct jcall rest = *c;
     if (c->n_pos < a)
         return jr_fail(r, CAG_E_UNSUPPORTED, "selectattr: needs an attribute");
     if (c->n_pos > a && c->pos[a].type != J_STR)
@@ -551,19 +570,35 @@ static struct jval select_(struct jr *r, struct jval self,
         struct jval v = l->v[i];
         if (attr)
             v = by_path(r, v, c->pos[0]);
-        bool yes = c->n_pos > a ? jr_test(r, c->pos[a].u.s, c->pos[a].n, v,
-                                          &rest)
-                                : jval_truth(&v);
+        bool yes = c->n_pos > a
+                       ? jr_test(r, c->pos[a].u.s, c->pos[a].n, v, &rest)
+                       : jval_truth(&v);
         if (yes == want)
             jlist_push(r, out.u.list, l->v[i]);
     }
     return out;
 }
 
-FN(f_select) { (void)p; return select_(r, self, c, true, false); }
-FN(f_reject) { (void)p; return select_(r, self, c, false, false); }
-FN(f_selectattr) { (void)p; return select_(r, self, c, true, true); }
-FN(f_rejectattr) { (void)p; return select_(r, self, c, false, true); }
+FN(f_select)
+{
+    (void)p;
+    return select_(r, self, c, true, false);
+}
+FN(f_reject)
+{
+    (void)p;
+    return select_(r, self, c, false, false);
+}
+FN(f_selectattr)
+{
+    (void)p;
+    return select_(r, self, c, true, true);
+}
+FN(f_rejectattr)
+{
+    (void)p;
+    return select_(r, self, c, false, true);
+}
 
 const struct jbuiltin jfilters[] = {
     { "abs", f_abs, "" },
@@ -612,7 +647,7 @@ struct jval jr_filter(struct jr *r, const char *name, size_t n,
                       struct jval self, const struct jcall *c)
 {
     const struct jbuiltin *f = jbuiltin_find(jfilters, name, n);
-    struct jval            v = self;
+    struct jval v = self;
     if (r->status != CAG_OK)
         return v;
     if (!f)

@@ -12,13 +12,13 @@
 
 struct jval jstr_format(struct jr *r, struct jval fmt, struct jval args)
 {
-    bool        many = args.type == J_LIST && args.flag == JL_TUPLE;
-    size_t      used = 0, n = many ? args.u.list->n : 1;
+    bool many = args.type == J_LIST && args.flag == JL_TUPLE;
+    size_t used = 0, n = many ? args.u.list->n : 1;
     struct jout o;
     jout_init(&o);
     for (size_t i = 0; i < fmt.n && r->status == CAG_OK;) {
         const char *q = memchr(fmt.u.s + i, '%', fmt.n - i);
-        size_t      k = q ? (size_t)(q - fmt.u.s) - i : fmt.n - i;
+        size_t k = q ? (size_t)(q - fmt.u.s) - i : fmt.n - i;
         jout_add(r, &o, jstr_sub(r, fmt, i, k));
         i += k;
         if (!q)
@@ -26,7 +26,8 @@ struct jval jstr_format(struct jr *r, struct jval fmt, struct jval args)
         char spec[24] = "%";
         size_t m = 1;
         for (i++; i < fmt.n && strchr("0123456789.-+ #", fmt.u.s[i]) &&
-                  fmt.u.s[i] && m < 5; i++)
+                  fmt.u.s[i] && m < 5;
+             i++)
             spec[m++] = fmt.u.s[i];
         char kind = i < fmt.n ? fmt.u.s[i++] : 0;
         if (kind == '%') {
@@ -38,15 +39,14 @@ struct jval jstr_format(struct jr *r, struct jval fmt, struct jval args)
             break;
         }
         struct jval v = many ? args.u.list->v[used] : args;
-        char        text[1400] = "";
+        char text[1400] = "";
         used++;
         if (kind == 's' && m == 1) {
             jout_add(r, &o, jval_str(r, v));
         } else if (kind == 'r' && m == 1) {
             jout_add(r, &o, jval_repr(r, v));
         } else if (kind && strchr("dixX", kind) && jval_is_num(&v) &&
-                   (v.type != J_FLOAT ||
-                    (v.u.f > -9e18 && v.u.f < 9e18))) {
+                   (v.type != J_FLOAT || (v.u.f > -9e18 && v.u.f < 9e18))) {
             long long d = v.type == J_FLOAT  ? (long long)v.u.f
                           : v.type == J_BOOL ? v.u.b
                                              : (long long)v.u.i;
@@ -63,8 +63,7 @@ struct jval jstr_format(struct jr *r, struct jval fmt, struct jval args)
             snprintf(text, sizeof text, spec, jval_num(&v));
         } else {
             jr_fail(r, CAG_E_UNSUPPORTED, "format %%%c of %s not supported",
-                    kind >= ' ' && kind < 127 ? kind : '?',
-                    jval_type_name(&v));
+                    kind >= ' ' && kind < 127 ? kind : '?', jval_type_name(&v));
         }
         jout_raw(r, &o, text, strlen(text));
     }
@@ -73,14 +72,17 @@ struct jval jstr_format(struct jr *r, struct jval fmt, struct jval args)
     return jout_take(r, &o);
 }
 
-static bool is_digit(char c) { return c >= '0' && c <= '9'; }
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
 
 /* The value a "{...}" field names: "", a number or a keyword. */
 static struct jval field(struct jr *r, const struct jcall *c, const char *s,
                          size_t n, size_t *next)
 {
     struct jval key = jval_text(s, n, JS_TEMPLATE);
-    size_t      i = 0;
+    size_t i = 0;
     if (n == 0)
         i = (*next)++;
     else if (is_digit(s[0]) && n < 4)
@@ -105,7 +107,7 @@ struct jval jstr_format_fields(struct jr *r, struct jval self,
                                const struct jcall *c)
 {
     struct jout o;
-    size_t      next = 0;
+    size_t next = 0;
     jout_init(&o);
     for (size_t i = 0; i < self.n && r->status == CAG_OK;) {
         char ch = self.u.s[i];
@@ -115,7 +117,7 @@ struct jval jstr_format_fields(struct jr *r, struct jval self,
             i += 2;
         } else if (ch == '{') {
             const char *e = memchr(self.u.s + i, '}', self.n - i);
-            size_t      n = e ? (size_t)(e - self.u.s) - i - 1 : 0;
+            size_t n = e ? (size_t)(e - self.u.s) - i - 1 : 0;
             if (!e || memchr(self.u.s + i, ':', n + 1) ||
                 memchr(self.u.s + i, '!', n + 1)) {
                 jr_fail(r, CAG_E_UNSUPPORTED,

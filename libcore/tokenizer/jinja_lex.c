@@ -19,13 +19,13 @@
 
 struct lx {
     struct jinja *t;
-    struct jlex  *out;
-    const char   *s;
-    size_t        n, pos;
-    size_t        line_pos;      /* line holds the lines before this */
-    int           line;
-    bool          line_starting;
-    cag_error    *err;
+    struct jlex *out;
+    const char *s;
+    size_t n, pos;
+    size_t line_pos; /* line holds the lines before this */
+    int line;
+    bool line_starting;
+    cag_error *err;
 };
 
 static cag_status fail(struct lx *x, cag_status st, const char *what)
@@ -103,7 +103,7 @@ static size_t raw_tag(struct lx *x, size_t pos, const char *word, bool end)
     if (!at(x, p, word))
         return 0;
     p = skip_space(x, p + strlen(word));
-    bool   keep = x->line_starting;
+    bool keep = x->line_starting;
     size_t k = end_mark(x, p, "%}", end);
     if (!k)
         x->line_starting = keep;
@@ -114,8 +114,8 @@ static size_t raw_tag(struct lx *x, size_t pos, const char *word, bool end)
 static cag_status data(struct lx *x, size_t end, bool is_var)
 {
     const char *s = x->s + x->pos;
-    size_t      n = end - x->pos;
-    char        sign = end + 2 < x->n ? x->s[end + 2] : 0;
+    size_t n = end - x->pos;
+    char sign = end + 2 < x->n ? x->s[end + 2] : 0;
 
     if (end < x->n && sign == '-') {
         size_t k;
@@ -141,7 +141,10 @@ static cag_status data(struct lx *x, size_t end, bool is_var)
 
 /* ------------------------------------------------------------ inside a tag */
 
-static bool is_digit(char c) { return c >= '0' && c <= '9'; }
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
 static bool is_name(char c)
 {
     return is_digit(c) || c == '_' || (c >= 'a' && c <= 'z') ||
@@ -151,10 +154,10 @@ static bool is_name(char c)
 static cag_status number(struct lx *x)
 {
     const char *s = x->s;
-    size_t      p = x->pos, k = 0;
-    bool        real = false;
-    char        text[64];
-    int         base = 10;
+    size_t p = x->pos, k = 0;
+    bool real = false;
+    char text[64];
+    int base = 10;
     struct jtok t = { .kind = JT_INT, .n = 0 };
 
     if (s[p] == '0' && p + 1 < x->n && strchr("xXoObB", s[p + 1])) {
@@ -219,7 +222,7 @@ static int hex(const char *s, size_t n, uint32_t *v)
 static size_t escape(const char *s, size_t n, char *out, size_t *n_out)
 {
     static const char plain[] = "\\\\''\"\"a\ab\bf\fn\nr\rt\tv\v";
-    uint32_t          cp;
+    uint32_t cp;
     *n_out = 0;
     if (s[0] == '\n')
         return 1;
@@ -245,13 +248,13 @@ static size_t escape(const char *s, size_t n, char *out, size_t *n_out)
     }
     if (s[0] == 'N')
         return 0;
-    out[(*n_out)++] = '\\';      /* Python keeps an unknown escape */
-    return (size_t)-1;           /* and the character: the caller goes on */
+    out[(*n_out)++] = '\\'; /* Python keeps an unknown escape */
+    return (size_t)-1;      /* and the character: the caller goes on */
 }
 
 static cag_status string(struct lx *x)
 {
-    char   quote = x->s[x->pos];
+    char quote = x->s[x->pos];
     size_t p = x->pos + 1, k = 0;
     while (p < x->n && x->s[p] != quote)
         p += x->s[p] == '\\' ? 2 : 1;
@@ -281,15 +284,18 @@ static cag_status string(struct lx *x)
 
 static cag_status operator(struct lx *x, int *balance)
 {
-    static const struct { char s[3]; int op; } two[] = {
-        { "==", JOP_EQ },  { "!=", JOP_NE },       { "<=", JOP_LE },
-        { ">=", JOP_GE },  { "**", JOP_POW },      { "//", JOP_FLOORDIV },
+    static const struct {
+        char s[3];
+        int op;
+    } two[] = {
+        { "==", JOP_EQ }, { "!=", JOP_NE },  { "<=", JOP_LE },
+        { ">=", JOP_GE }, { "**", JOP_POW }, { "//", JOP_FLOORDIV },
     };
     for (size_t i = 0; i < sizeof two / sizeof *two; i++)
         if (at(x, x->pos, two[i].s)) {
             x->pos += 2;
-            return push(x, (struct jtok){ .kind = JT_OP,
-                                          .op = (uint16_t)two[i].op });
+            return push(
+                x, (struct jtok){ .kind = JT_OP, .op = (uint16_t)two[i].op });
         }
     char c = x->s[x->pos];
     if (!c || !strchr("+-/*%~[](){}<>=.:|,;", c)) {
@@ -297,8 +303,8 @@ static cag_status operator(struct lx *x, int *balance)
         msg[22] = c >= ' ' && c < 127 ? c : '?';
         return fail(x, CAG_E_FORMAT, msg);
     }
-    *balance += (c == '(' || c == '[' || c == '{') -
-                (c == ')' || c == ']' || c == '}');
+    *balance +=
+        (c == '(' || c == '[' || c == '{') - (c == ')' || c == ']' || c == '}');
     if (*balance < 0)
         return fail(x, CAG_E_FORMAT, "closing bracket without an opening one");
     x->pos++;
@@ -308,12 +314,12 @@ static cag_status operator(struct lx *x, int *balance)
 static cag_status tag(struct lx *x, bool is_var)
 {
     const char *mark = is_var ? "}}" : "%}";
-    int         balance = 0;
-    cag_status  st = CAG_OK;
+    int balance = 0;
+    cag_status st = CAG_OK;
 
     count_lines(x);
-    st = push(x, (struct jtok){ .kind = is_var ? JT_VAR_BEGIN
-                                               : JT_BLOCK_BEGIN });
+    st = push(x,
+              (struct jtok){ .kind = is_var ? JT_VAR_BEGIN : JT_BLOCK_BEGIN });
     x->pos += 2;
     if (x->pos < x->n && (x->s[x->pos] == '-' || x->s[x->pos] == '+'))
         x->pos++;
@@ -323,10 +329,10 @@ static cag_status tag(struct lx *x, bool is_var)
         if (x->pos >= x->n)
             return fail(x, CAG_E_FORMAT, "tag without an end");
         size_t k = balance ? 0 : end_mark(x, x->pos, mark, !is_var);
-        char   c = x->s[x->pos];
+        char c = x->s[x->pos];
         if (k) {
-            st = push(x, (struct jtok){ .kind = is_var ? JT_VAR_END
-                                                       : JT_BLOCK_END });
+            st = push(
+                x, (struct jtok){ .kind = is_var ? JT_VAR_END : JT_BLOCK_END });
             x->pos += k;
             return st;
         }
@@ -336,7 +342,8 @@ static cag_status tag(struct lx *x, bool is_var)
             size_t p = x->pos;
             while (p < x->n && is_name(x->s[p]))
                 p++;
-            struct jtok t = { .kind = JT_NAME, .s = x->s + x->pos,
+            struct jtok t = { .kind = JT_NAME,
+                              .s = x->s + x->pos,
                               .n = p - x->pos };
             st = push(x, t);
             x->pos = p;
@@ -385,10 +392,9 @@ static cag_status raw(struct lx *x, size_t tag_size)
     return fail(x, CAG_E_FORMAT, "raw block without {% endraw %}");
 }
 
-static char *normalise(struct jinja *t, const char *text, size_t n,
-                       size_t *out)
+static char *normalise(struct jinja *t, const char *text, size_t n, size_t *out)
 {
-    char  *s = arena_alloc(&t->mem, n + 1, 1);
+    char *s = arena_alloc(&t->mem, n + 1, 1);
     size_t k = 0;
     if (!s)
         return NULL;
@@ -410,8 +416,9 @@ static char *normalise(struct jinja *t, const char *text, size_t n,
 cag_status jlex_run(struct jinja *t, const char *text, size_t n,
                     struct jlex *out, cag_error *err)
 {
-    struct lx  x = { .t = t, .out = out, .line = 1, .line_starting = true,
-                     .err = err };
+    struct lx x = {
+        .t = t, .out = out, .line = 1, .line_starting = true, .err = err
+    };
     cag_status st = CAG_OK;
 
     x.s = normalise(t, text, n, &x.n);

@@ -9,7 +9,7 @@
 #include "tokenizer/jinja_int.h"
 #include "util/text.h"
 
-#define FN(name) \
+#define FN(name)                                            \
     static struct jval name(struct jr *r, struct jval self, \
                             const struct jval *p, const struct jcall *c)
 
@@ -24,17 +24,29 @@ static bool need_str(struct jr *r, const struct jval *v, const char *what)
 
 /* ------------------------------------------------------------------- case */
 
-static bool is_lower(char c) { return c >= 'a' && c <= 'z'; }
-static bool is_upper(char c) { return c >= 'A' && c <= 'Z'; }
-static bool is_digit(char c) { return c >= '0' && c <= '9'; }
-static bool is_alpha(char c) { return is_lower(c) || is_upper(c); }
+static bool is_lower(char c)
+{
+    return c >= 'a' && c <= 'z';
+}
+static bool is_upper(char c)
+{
+    return c >= 'A' && c <= 'Z';
+}
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+static bool is_alpha(char c)
+{
+    return is_lower(c) || is_upper(c);
+}
 
 /* HEADLINE: the title filter, whose words begin behind blanks and -({[< only */
 enum { UPPER, LOWER, TITLE, HEADLINE, CAPITALIZE };
 
 static bool is_space_or(uint32_t cp, const char *also)
 {
-    char   c[4];
+    char c[4];
     size_t n = (size_t)utf8_put(cp, c);
     return jspace(c, n) > 0 || (cp && cp < 0x80 && strchr(also, (int)cp));
 }
@@ -42,22 +54,21 @@ static bool is_space_or(uint32_t cp, const char *also)
 static struct jval change_case(struct jr *r, struct jval s, int how)
 {
     /* a character's other case may be longer: 3 bytes for 2 */
-    char  *t = jr_alloc(r, 2 * s.n + 4, 1);
+    char *t = jr_alloc(r, 2 * s.n + 4, 1);
     size_t k = 0;
-    bool   start = true;
+    bool start = true;
     if (!t || !jr_burn(r, 1 + s.n / 16))
         return s;
     for (size_t i = 0; i < s.n;) {
         uint32_t cp;
         i += (size_t)utf8_decode(s.u.s + i, s.n - i, &cp);
-        bool     up = how == UPPER || (how >= TITLE && start);
-        bool     letter = text_lower(cp) != text_upper(cp);
+        bool up = how == UPPER || (how >= TITLE && start);
+        bool letter = text_lower(cp) != text_upper(cp);
         if (up && cp == 0xDF) {
             t[k++] = 'S';
             t[k++] = how == UPPER ? 'S' : 's';
         } else {
-            k += (size_t)utf8_put(up ? text_upper(cp) : text_lower(cp),
-                                     t + k);
+            k += (size_t)utf8_put(up ? text_upper(cp) : text_lower(cp), t + k);
         }
         start = how == TITLE      ? !letter
                 : how == HEADLINE ? is_space_or(cp, "-({[<")
@@ -65,9 +76,21 @@ static struct jval change_case(struct jr *r, struct jval s, int how)
     }
     return jval_text(t, k, s.flag == JS_TEMPLATE ? JS_TEMPLATE : JS_INPUT);
 }
-FN(s_upper) { (void)p, (void)c; return change_case(r, self, UPPER); }
-FN(s_lower) { (void)p, (void)c; return change_case(r, self, LOWER); }
-FN(s_title) { (void)p, (void)c; return change_case(r, self, TITLE); }
+FN(s_upper)
+{
+    (void)p, (void)c;
+    return change_case(r, self, UPPER);
+}
+FN(s_lower)
+{
+    (void)p, (void)c;
+    return change_case(r, self, LOWER);
+}
+FN(s_title)
+{
+    (void)p, (void)c;
+    return change_case(r, self, TITLE);
+}
 struct jval jstr_headline(struct jr *r, struct jval s)
 {
     return change_case(r, s, HEADLINE);
@@ -79,8 +102,8 @@ FN(s_capitalize)
 }
 
 /* all characters in the class, and at least one */
-static struct jval all(struct jr *r, const struct jval *s,
-                       bool (*in)(char), bool (*never)(char))
+static struct jval all(struct jr *r, const struct jval *s, bool (*in)(char),
+                       bool (*never)(char))
 {
     bool some = false;
     for (size_t i = 0; i < s->n; i++) {
@@ -94,12 +117,35 @@ static struct jval all(struct jr *r, const struct jval *s,
     }
     return jval_bool(some);
 }
-static bool is_alnum(char ch) { return is_alpha(ch) || is_digit(ch); }
-FN(s_isalpha) { (void)p, (void)c; return all(r, &self, is_alpha, NULL); }
-FN(s_isdigit) { (void)p, (void)c; return all(r, &self, is_digit, NULL); }
-FN(s_isalnum) { (void)p, (void)c; return all(r, &self, is_alnum, NULL); }
-FN(s_islower) { (void)p, (void)c; return all(r, &self, is_lower, is_upper); }
-FN(s_isupper) { (void)p, (void)c; return all(r, &self, is_upper, is_lower); }
+static bool is_alnum(char ch)
+{
+    return is_alpha(ch) || is_digit(ch);
+}
+FN(s_isalpha)
+{
+    (void)p, (void)c;
+    return all(r, &self, is_alpha, NULL);
+}
+FN(s_isdigit)
+{
+    (void)p, (void)c;
+    return all(r, &self, is_digit, NULL);
+}
+FN(s_isalnum)
+{
+    (void)p, (void)c;
+    return all(r, &self, is_alnum, NULL);
+}
+FN(s_islower)
+{
+    (void)p, (void)c;
+    return all(r, &self, is_lower, is_upper);
+}
+FN(s_isupper)
+{
+    (void)p, (void)c;
+    return all(r, &self, is_upper, is_lower);
+}
 FN(s_isspace)
 {
     (void)p, (void)c;
@@ -116,14 +162,26 @@ static struct jval strip(struct jr *r, struct jval self, const struct jval *p,
         return self;
     return jstr_strip(r, self, p->type == J_STR ? p : NULL, left, right);
 }
-FN(s_strip) { (void)c; return strip(r, self, p, true, true); }
-FN(s_lstrip) { (void)c; return strip(r, self, p, true, false); }
-FN(s_rstrip) { (void)c; return strip(r, self, p, false, true); }
+FN(s_strip)
+{
+    (void)c;
+    return strip(r, self, p, true, true);
+}
+FN(s_lstrip)
+{
+    (void)c;
+    return strip(r, self, p, true, false);
+}
+FN(s_rstrip)
+{
+    (void)c;
+    return strip(r, self, p, false, true);
+}
 
 static struct jval split_space(struct jr *r, struct jval s, int64_t max)
 {
     struct jval out = jval_list(r, JL_LIST);
-    size_t      i = 0, k;
+    size_t i = 0, k;
     while (r->status == CAG_OK) {
         while (i < s.n && (k = jspace(s.u.s + i, s.n - i)) > 0)
             i += k;
@@ -154,7 +212,7 @@ static struct jval split_by(struct jr *r, struct jval s, struct jval sep,
                             int64_t max, bool back)
 {
     struct jval out = jval_list(r, JL_LIST);
-    size_t      a = 0, b = s.n;
+    size_t a = 0, b = s.n;
     if (sep.n == 0)
         return jr_fail(r, CAG_E_UNSUPPORTED, "split: empty separator");
     while (r->status == CAG_OK && max-- != 0) {
@@ -164,9 +222,9 @@ static struct jval split_by(struct jr *r, struct jval s, struct jval sep,
         if (p < 0)
             break;
         if (back) {
-            jlist_push(r, out.u.list,
-                       jstr_sub(r, s, (size_t)p + sep.n,
-                                b - (size_t)p - sep.n));
+            jlist_push(
+                r, out.u.list,
+                jstr_sub(r, s, (size_t)p + sep.n, b - (size_t)p - sep.n));
             b = (size_t)p;
         } else {
             jlist_push(r, out.u.list, jstr_sub(r, s, a, (size_t)p - a));
@@ -190,22 +248,29 @@ static struct jval split(struct jr *r, struct jval self, const struct jval *p,
 {
     int64_t max = p[1].type == J_INT ? p[1].u.i : -1;
     if (jgiven(&p[0]) && p[0].type != J_NONE)
-        return need_str(r, &p[0], "split")
-                   ? split_by(r, self, p[0], max, back)
-                   : self;
+        return need_str(r, &p[0], "split") ? split_by(r, self, p[0], max, back)
+                                           : self;
     if (back && max >= 0)
         return jr_fail(r, CAG_E_UNSUPPORTED,
                        "rsplit: a limit without a separator");
     return split_space(r, self, max);
 }
-FN(s_split) { (void)c; return split(r, self, p, false); }
-FN(s_rsplit) { (void)c; return split(r, self, p, true); }
+FN(s_split)
+{
+    (void)c;
+    return split(r, self, p, false);
+}
+FN(s_rsplit)
+{
+    (void)c;
+    return split(r, self, p, true);
+}
 
 FN(s_splitlines)
 {
     (void)c;
     struct jval out = jval_list(r, JL_LIST);
-    bool        keep = jgiven(&p[0]) && jval_truth(&p[0]);
+    bool keep = jgiven(&p[0]) && jval_truth(&p[0]);
     for (size_t i = 0; i < self.n && r->status == CAG_OK;) {
         size_t n = 0, end;
         while (i + n < self.n && self.u.s[i + n] != '\n' &&
@@ -229,7 +294,7 @@ static struct jval partition(struct jr *r, struct jval s, struct jval sep,
         return out;
     if (sep.n == 0)
         return jr_fail(r, CAG_E_UNSUPPORTED, "partition: empty separator");
-    int64_t     p = back ? find_back(&s, &sep, s.n) : jstr_find(&s, &sep, 0);
+    int64_t p = back ? find_back(&s, &sep, s.n) : jstr_find(&s, &sep, 0);
     struct jval part[3] = { back ? no : s, no, back ? s : no };
     if (p >= 0) {
         size_t e = (size_t)p + sep.n;
@@ -241,8 +306,16 @@ static struct jval partition(struct jr *r, struct jval s, struct jval sep,
         jlist_push(r, out.u.list, part[i]);
     return out;
 }
-FN(s_partition) { (void)c; return partition(r, self, p[0], false); }
-FN(s_rpartition) { (void)c; return partition(r, self, p[0], true); }
+FN(s_partition)
+{
+    (void)c;
+    return partition(r, self, p[0], false);
+}
+FN(s_rpartition)
+{
+    (void)c;
+    return partition(r, self, p[0], true);
+}
 
 FN(s_replace)
 {
@@ -257,21 +330,28 @@ FN(s_replace)
 static struct jval has_end(struct jr *r, struct jval s, struct jval what,
                            bool end)
 {
-    struct jlist  one = { &what, 1, 1 };
+    struct jlist one = { &what, 1, 1 };
     struct jlist *l = what.type == J_LIST ? what.u.list : &one;
     for (size_t i = 0; i < l->n; i++) {
         struct jval *w = &l->v[i];
         if (!need_str(r, w, end ? "endswith" : "startswith"))
             return s;
-        if (w->n <= s.n &&
-            (w->n == 0 || memcmp(s.u.s + (end ? s.n - w->n : 0), w->u.s,
-                                 w->n) == 0))
+        if (w->n <= s.n && (w->n == 0 || memcmp(s.u.s + (end ? s.n - w->n : 0),
+                                                w->u.s, w->n) == 0))
             return jval_bool(true);
     }
     return jval_bool(false);
 }
-FN(s_startswith) { (void)c; return has_end(r, self, p[0], false); }
-FN(s_endswith) { (void)c; return has_end(r, self, p[0], true); }
+FN(s_startswith)
+{
+    (void)c;
+    return has_end(r, self, p[0], false);
+}
+FN(s_endswith)
+{
+    (void)c;
+    return has_end(r, self, p[0], true);
+}
 
 static struct jval remove_end(struct jr *r, struct jval s, struct jval what,
                               bool end)
@@ -281,8 +361,16 @@ static struct jval remove_end(struct jr *r, struct jval s, struct jval what,
         return s;
     return jstr_sub(r, s, end ? 0 : what.n, s.n - what.n);
 }
-FN(s_removeprefix) { (void)c; return remove_end(r, self, p[0], false); }
-FN(s_removesuffix) { (void)c; return remove_end(r, self, p[0], true); }
+FN(s_removeprefix)
+{
+    (void)c;
+    return remove_end(r, self, p[0], false);
+}
+FN(s_removesuffix)
+{
+    (void)c;
+    return remove_end(r, self, p[0], true);
+}
 
 static struct jval position(struct jr *r, struct jval s, struct jval what,
                             bool back)
@@ -295,8 +383,16 @@ static struct jval position(struct jr *r, struct jval s, struct jval what,
     struct jval head = jval_text(s.u.s, (size_t)at, JS_TEMPLATE);
     return jval_int((int64_t)jstr_len(&head));
 }
-FN(s_find) { (void)c; return position(r, self, p[0], false); }
-FN(s_rfind) { (void)c; return position(r, self, p[0], true); }
+FN(s_find)
+{
+    (void)c;
+    return position(r, self, p[0], false);
+}
+FN(s_rfind)
+{
+    (void)c;
+    return position(r, self, p[0], true);
+}
 
 FN(s_count)
 {
@@ -316,7 +412,7 @@ FN(s_join)
 {
     (void)c;
     struct jlist *l = jval_iter(r, p[0]);
-    struct jout   o;
+    struct jout o;
     jout_init(&o);
     for (size_t i = 0; l && i < l->n && r->status == CAG_OK; i++) {
         if (i)
@@ -327,7 +423,11 @@ FN(s_join)
     return jout_take(r, &o);
 }
 
-FN(s_format) { (void)p; return jstr_format_fields(r, self, c); }
+FN(s_format)
+{
+    (void)p;
+    return jstr_format_fields(r, self, c);
+}
 
 /* ------------------------------------------------------ dictionaries, lists */
 
@@ -336,7 +436,7 @@ static struct jval view(struct jr *r, struct jval d, bool keys, bool values)
     struct jval l = jval_list(r, JL_VIEW);
     for (size_t i = 0; r->status == CAG_OK && i < d.u.dict->n; i++) {
         const struct jpair *e = &d.u.dict->p[i];
-        struct jval         v = keys ? e->k : e->v;
+        struct jval v = keys ? e->k : e->v;
         if (keys && values) {
             v = jval_list(r, JL_TUPLE);
             if (r->status == CAG_OK && jlist_push(r, v.u.list, e->k))
@@ -346,15 +446,26 @@ static struct jval view(struct jr *r, struct jval d, bool keys, bool values)
     }
     return l;
 }
-FN(d_items) { (void)p, (void)c; return view(r, self, true, true); }
-FN(d_keys) { (void)p, (void)c; return view(r, self, true, false); }
-FN(d_values) { (void)p, (void)c; return view(r, self, false, true); }
+FN(d_items)
+{
+    (void)p, (void)c;
+    return view(r, self, true, true);
+}
+FN(d_keys)
+{
+    (void)p, (void)c;
+    return view(r, self, true, false);
+}
+FN(d_values)
+{
+    (void)p, (void)c;
+    return view(r, self, false, true);
+}
 FN(d_get)
 {
     (void)c;
-    const struct jval *v = jval_hashable(r, &p[0])
-                               ? jdict_get(r, self.u.dict, p[0])
-                               : NULL;
+    const struct jval *v =
+        jval_hashable(r, &p[0]) ? jdict_get(r, self.u.dict, p[0]) : NULL;
     return v ? *v : jgiven(&p[1]) ? p[1] : jval_none();
 }
 FN(d_copy)
@@ -417,19 +528,29 @@ const struct jbuiltin jmethods_str[] = {
 
 /* no function: the method would change its object */
 const struct jbuiltin jmethods_dict[] = {
-    { "clear", NULL, "" },       { "copy", d_copy, "" },
+    { "clear", NULL, "" },
+    { "copy", d_copy, "" },
     { "get", d_get, "!key,default" },
-    { "items", d_items, "" },    { "keys", d_keys, "" },
-    { "pop", NULL, "" },         { "popitem", NULL, "" },
-    { "setdefault", NULL, "" },  { "update", NULL, "" },
-    { "values", d_values, "" },  { NULL, NULL, NULL },
+    { "items", d_items, "" },
+    { "keys", d_keys, "" },
+    { "pop", NULL, "" },
+    { "popitem", NULL, "" },
+    { "setdefault", NULL, "" },
+    { "update", NULL, "" },
+    { "values", d_values, "" },
+    { NULL, NULL, NULL },
 };
 
 const struct jbuiltin jmethods_list[] = {
-    { "append", NULL, "" },   { "clear", NULL, "" },
+    { "append", NULL, "" },
+    { "clear", NULL, "" },
     { "count", l_count, "!value" },
-    { "extend", NULL, "" },   { "index", l_index, "!value" },
-    { "insert", NULL, "" },   { "pop", NULL, "" },
-    { "remove", NULL, "" },   { "reverse", NULL, "" },
-    { "sort", NULL, "" },     { NULL, NULL, NULL },
+    { "extend", NULL, "" },
+    { "index", l_index, "!value" },
+    { "insert", NULL, "" },
+    { "pop", NULL, "" },
+    { "remove", NULL, "" },
+    { "reverse", NULL, "" },
+    { "sort", NULL, "" },
+    { NULL, NULL, NULL },
 };

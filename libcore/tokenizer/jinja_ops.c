@@ -59,8 +59,8 @@ static struct jval int_pow(struct jr *r, int64_t a, int64_t b)
 static struct jval arithmetic(struct jr *r, int op, struct jval a,
                               struct jval b)
 {
-    bool    real = a.type == J_FLOAT || b.type == J_FLOAT;
-    double  x = jval_num(&a), y = jval_num(&b);
+    bool real = a.type == J_FLOAT || b.type == J_FLOAT;
+    double x = jval_num(&a), y = jval_num(&b);
     int64_t v;
 
     if ((op == '/' || op == '%' || op == JOP_FLOORDIV) && y == 0)
@@ -72,24 +72,35 @@ static struct jval arithmetic(struct jr *r, int op, struct jval a,
     if (real || op == JOP_POW) {
         double m;
         switch (op) {
-        case '+': return jval_float(x + y);
-        case '-': return jval_float(x - y);
-        case '*': return jval_float(x * y);
-        case JOP_FLOORDIV: return jval_float(floor(x / y));
-        case JOP_POW: return jval_float(pow(x, y));
+        case '+':
+            return jval_float(x + y);
+        case '-':
+            return jval_float(x - y);
+        case '*':
+            return jval_float(x * y);
+        case JOP_FLOORDIV:
+            return jval_float(floor(x / y));
+        case JOP_POW:
+            return jval_float(pow(x, y));
         default:
             m = fmod(x, y);
             return jval_float(m != 0 && (m < 0) != (y < 0) ? m + y : m);
         }
     }
     int64_t i = as_int(&a), k = as_int(&b);
-    bool    bad = false;
+    bool bad = false;
     switch (op) {
-    case '+': bad = __builtin_add_overflow(i, k, &v); break;
-    case '-': bad = __builtin_sub_overflow(i, k, &v); break;
-    case '*': bad = __builtin_mul_overflow(i, k, &v); break;
+    case '+':
+        bad = __builtin_add_overflow(i, k, &v);
+        break;
+    case '-':
+        bad = __builtin_sub_overflow(i, k, &v);
+        break;
+    case '*':
+        bad = __builtin_mul_overflow(i, k, &v);
+        break;
     default:
-        if (k == -1) {           /* INT64_MIN / -1 traps */
+        if (k == -1) { /* INT64_MIN / -1 traps */
             bad = op != '%' && i == INT64_MIN;
             v = op == '%' || bad ? 0 : -i;
             break;
@@ -133,8 +144,8 @@ struct jval jr_binary(struct jr *r, int op, struct jval a, struct jval b)
         return arithmetic(r, op, a, b);
     if (op == '+' && a.type == J_STR && b.type == J_STR)
         return jstr_concat(r, a, b);
-    if (op == '+' && a.type == J_LIST && b.type == J_LIST &&
-        a.flag == b.flag && a.flag <= JL_TUPLE) {
+    if (op == '+' && a.type == J_LIST && b.type == J_LIST && a.flag == b.flag &&
+        a.flag <= JL_TUPLE) {
         struct jval v = jval_list(r, a.flag);
         for (size_t i = 0; i < a.u.list->n && r->status == CAG_OK; i++)
             jlist_push(r, v.u.list, a.u.list->v[i]);
@@ -164,8 +175,7 @@ bool jr_contains(struct jr *r, const struct jval *item,
             bad_operands(r, "in", item, where);
             return false;
         }
-        return jr_burn(r, 1 + where->n / 16) &&
-               jstr_find(where, item, 0) >= 0;
+        return jr_burn(r, 1 + where->n / 16) && jstr_find(where, item, 0) >= 0;
     case J_LIST:
         for (size_t i = 0; i < where->u.list->n && r->status == CAG_OK; i++)
             if (jval_eq(r, &where->u.list->v[i], item))
@@ -197,17 +207,25 @@ static struct jval loop_attr(struct jr *r, struct jloop *l, const char *s,
                              size_t n)
 {
     static const struct jbuiltin methods[] = {
-        { "changed", NULL, "*" }, { "cycle", NULL, "*" }, { NULL, NULL, NULL },
+        { "changed", NULL, "*" },
+        { "cycle", NULL, "*" },
+        { NULL, NULL, NULL },
     };
-    int64_t     i = (int64_t)l->i, len = (int64_t)l->items->n;
+    int64_t i = (int64_t)l->i, len = (int64_t)l->items->n;
     struct jval v = { .type = J_LOOP, .u.loop = l };
-    const struct { const char *s; struct jval v; } attrs[] = {
-        { "index", jval_int(i + 1) },      { "index0", jval_int(i) },
-        { "revindex", jval_int(len - i) }, { "revindex0",
-                                             jval_int(len - i - 1) },
-        { "first", jval_bool(i == 0) },    { "last", jval_bool(i + 1 == len) },
+    const struct {
+        const char *s;
+        struct jval v;
+    } attrs[] = {
+        { "index", jval_int(i + 1) },
+        { "index0", jval_int(i) },
+        { "revindex", jval_int(len - i) },
+        { "revindex0", jval_int(len - i - 1) },
+        { "first", jval_bool(i == 0) },
+        { "last", jval_bool(i + 1 == len) },
         /* depth counts recursive calls only, which are not supported */
-        { "length", jval_int(len) },       { "depth", jval_int(1) },
+        { "length", jval_int(len) },
+        { "depth", jval_int(1) },
         { "depth0", jval_int(0) },
         { "previtem", i > 0 ? l->items->v[i - 1]
                             : jval_undef("there is no previous item", 25) },
@@ -251,14 +269,14 @@ static const struct jbuiltin *method_of(const struct jval *v, const char *s,
 struct jval jr_getattr(struct jr *r, struct jval v, const char *s, size_t n)
 {
     const struct jbuiltin *m = method_of(&v, s, n);
-    const struct jval     *x = NULL;
+    const struct jval *x = NULL;
     if (r->status != CAG_OK)
         return v;
     if (v.type == J_UNDEF)
         return undef_error(r, &v);
     if (m && m->fn)
         return bound(r, m, v);
-    if (m)                       /* it would change its object */
+    if (m) /* it would change its object */
         return jval_undef(s, n);
     if (v.type == J_LOOP)
         return loop_attr(r, v.u.loop, s, n);
@@ -286,8 +304,8 @@ struct jval jr_getitem(struct jr *r, struct jval v, struct jval key)
     }
     if (is_seq(&v) && (key.type == J_INT || key.type == J_BOOL)) {
         int64_t i = as_int(&key);
-        int64_t n = v.type == J_STR ? (int64_t)jstr_len(&v)
-                                    : (int64_t)v.u.list->n;
+        int64_t n =
+            v.type == J_STR ? (int64_t)jstr_len(&v) : (int64_t)v.u.list->n;
         if (i < 0)
             i += n;
         if (i < 0 || i >= n)
@@ -343,7 +361,7 @@ struct jval jr_slice(struct jr *r, struct jval v, const struct jval part[3])
     if (step == 0)
         return jr_fail(r, CAG_E_UNSUPPORTED, "slice step of zero");
     n = v.type == J_STR ? (int64_t)jstr_len(&v) : (int64_t)v.u.list->n;
-    if (step > n + 1)            /* the same slice, without overflow */
+    if (step > n + 1) /* the same slice, without overflow */
         step = n + 1;
     else if (step < -n - 1)
         step = -n - 1;
@@ -381,10 +399,10 @@ static bool bind(struct jr *r, const struct jbuiltin *def,
                  const struct jcall *c, struct jval *p)
 {
     const char *s = def->params;
-    size_t      used = 0, i = 0;
+    size_t used = 0, i = 0;
     while (*s) {
         size_t n = strcspn(s, ",");
-        bool   need = *s == '!';
+        bool need = *s == '!';
         p[i] = (struct jval){ 0 };
         if (i < c->n_pos) {
             p[i] = c->pos[i];
@@ -435,6 +453,5 @@ struct jval jr_call(struct jr *r, struct jval fn, const struct jcall *c)
         return jr_macro(r, fn.u.macro, c);
     if (fn.type == J_UNDEF)
         return undef_error(r, &fn);
-    return jr_fail(r, CAG_E_UNSUPPORTED, "cannot call %s",
-                   jval_type_name(&fn));
+    return jr_fail(r, CAG_E_UNSUPPORTED, "cannot call %s", jval_type_name(&fn));
 }

@@ -16,7 +16,7 @@
 
 void jp_fail(struct jparse *p, cag_status status, const char *fmt, ...)
 {
-    char    msg[400];
+    char msg[400];
     va_list ap;
     if (p->status != CAG_OK)
         return;
@@ -87,8 +87,7 @@ bool jp_is_op(const struct jparse *p, int op)
 bool jp_is_name(const struct jparse *p, const char *name)
 {
     return p->status == CAG_OK && p->tok->kind == JT_NAME &&
-           p->tok->n == strlen(name) &&
-           memcmp(p->tok->s, name, p->tok->n) == 0;
+           p->tok->n == strlen(name) && memcmp(p->tok->s, name, p->tok->n) == 0;
 }
 
 bool jp_skip_op(struct jparse *p, int op)
@@ -117,7 +116,7 @@ void jp_expect_op(struct jparse *p, int op)
 void *jp_grow(struct jparse *p, const void *v, size_t *cap, size_t size)
 {
     size_t more = *cap ? *cap * 2 : 4;
-    void  *q = arena_array(&p->t->mem, more, size);
+    void *q = arena_array(&p->t->mem, more, size);
     if (!q) {
         jp_fail(p, CAG_E_NOMEM, "out of memory");
         return NULL;
@@ -167,14 +166,14 @@ static struct jnode *body(struct jparse *p, const char *const *ends,
 {
     struct jnodes l = { 0 };
     /* the end of the opening tag; what follows may begin a line later */
-    int           line = ends ? p->tok[-1].line : 0;
+    int line = ends ? p->tok[-1].line : 0;
     if (!jp_enter(p))
         return NULL;
     while (p->status == CAG_OK) {
         if (p->tok->kind == JT_EOF) {
             if (ends)
-                jp_fail(p, CAG_E_FORMAT,
-                        "{%% %s %%} of line %d has no end tag", opened, line);
+                jp_fail(p, CAG_E_FORMAT, "{%% %s %%} of line %d has no end tag",
+                        opened, line);
             break;
         }
         if (p->tok->kind == JT_DATA) {
@@ -194,7 +193,7 @@ static struct jnode *body(struct jparse *p, const char *const *ends,
             jp_next(p);
             jp_push(p, &l, n);
         } else {
-            jp_next(p);     /* JT_BLOCK_BEGIN */
+            jp_next(p); /* JT_BLOCK_BEGIN */
             for (const char *const *e = ends; e && *e; e++)
                 if (jp_is_name(p, *e))
                     goto done;
@@ -223,10 +222,10 @@ static struct jnode *parse_if(struct jparse *p)
 {
     static const char *const ends[] = { "elif", "else", "endif", NULL };
     static const char *const last[] = { "endif", NULL };
-    struct jnode            *n = jp_node(p, JN_IF);
-    struct jnodes            l = { 0 };
+    struct jnode *n = jp_node(p, JN_IF);
+    struct jnodes l = { 0 };
     do {
-        jp_next(p);          /* "if", "elif" */
+        jp_next(p); /* "if", "elif" */
         jp_push(p, &l, jp_tuple(p, true));
         end_tag(p);
         jp_push(p, &l, body(p, ends, "if"));
@@ -246,9 +245,9 @@ static struct jnode *parse_if(struct jparse *p)
 static struct jnode *parse_for(struct jparse *p)
 {
     static const char *const ends[] = { "else", "endfor", NULL };
-    struct jnode            *n = jp_node(p, JN_FOR);
-    struct jnodes            l = { 0 };
-    struct jnode            *cond = NULL, *target, *iter;
+    struct jnode *n = jp_node(p, JN_FOR);
+    struct jnodes l = { 0 };
+    struct jnode *cond = NULL, *target, *iter;
 
     jp_next(p);
     target = jp_target(p, false);
@@ -324,7 +323,7 @@ static void parameters(struct jparse *p, struct jnode *n)
 static struct jnode *parse_macro(struct jparse *p)
 {
     struct jnode *n = jp_node(p, JN_MACRO);
-    int           loops = p->loops;
+    int loops = p->loops;
     p->loops = 0;
     jp_next(p);
     jp_take_name(p, n);
@@ -339,7 +338,7 @@ static struct jnode *parse_macro(struct jparse *p)
 static struct jnode *parse_call(struct jparse *p)
 {
     struct jnode *n = jp_node(p, JN_CALL_BLOCK);
-    int           loops = p->loops;
+    int loops = p->loops;
     p->loops = 0;
     jp_next(p);
     if (jp_is_op(p, '('))
@@ -403,8 +402,8 @@ static struct jnode *parse_generation(struct jparse *p)
 
 static struct jnode *parse_jump(struct jparse *p)
 {
-    struct jnode *n = jp_node(p, jp_is_name(p, "break") ? JN_BREAK
-                                                        : JN_CONTINUE);
+    struct jnode *n =
+        jp_node(p, jp_is_name(p, "break") ? JN_BREAK : JN_CONTINUE);
     if (p->status == CAG_OK && p->loops == 0)
         jp_fail(p, CAG_E_FORMAT, "'%.*s' outside of a loop", (int)p->tok->n,
                 p->tok->s);
@@ -419,12 +418,16 @@ static struct jnode *statement(struct jparse *p)
         const char *name;
         struct jnode *(*parse)(struct jparse *);
     } tags[] = {
-        { "if", parse_if },         { "for", parse_for },
-        { "set", parse_set },       { "macro", parse_macro },
-        { "call", parse_call },     { "with", parse_with },
+        { "if", parse_if },
+        { "for", parse_for },
+        { "set", parse_set },
+        { "macro", parse_macro },
+        { "call", parse_call },
+        { "with", parse_with },
         { "filter", parse_filter_block },
         { "generation", parse_generation },
-        { "break", parse_jump },    { "continue", parse_jump },
+        { "break", parse_jump },
+        { "continue", parse_jump },
     };
     for (size_t i = 0; i < sizeof tags / sizeof *tags; i++)
         if (jp_is_name(p, tags[i].name))
@@ -446,10 +449,10 @@ static struct jnode *statement(struct jparse *p)
 cag_status jinja_compile(const char *text, size_t n, const char *name,
                          struct jinja **out, cag_error *err)
 {
-    struct jlex   lex = { 0 };
+    struct jlex lex = { 0 };
     struct jinja *t = NULL;
-    cag_status    st = CAG_OK;
-    size_t        bad;
+    cag_status st = CAG_OK;
+    size_t bad;
 
     if (n > JINJA_MAX_SOURCE)
         return cag_fail(err, CAG_E_LIMIT, name, -1,

@@ -13,14 +13,14 @@
 #include "util/text.h"
 
 struct pr {
-    struct jr   *r;
-    struct buf   b;
-    bool         input;
-    bool         json, ascii, sort;
-    const char  *item_sep, *key_sep;
-    size_t       n_item_sep, n_key_sep;
-    const char  *indent;          /* NULL: one line */
-    size_t       n_indent;
+    struct jr *r;
+    struct buf b;
+    bool input;
+    bool json, ascii, sort;
+    const char *item_sep, *key_sep;
+    size_t n_item_sep, n_key_sep;
+    const char *indent; /* NULL: one line */
+    size_t n_indent;
 };
 
 static void put(struct pr *p, const char *s, size_t n)
@@ -42,7 +42,7 @@ static void puts_(struct pr *p, const char *s)
 void jval_float_text(double f, char out[40])
 {
     char tmp[40];
-    int  prec = 1;
+    int prec = 1;
     if (isnan(f) || isinf(f)) {
         snprintf(out, 40, "%s", isnan(f) ? "nan" : f > 0 ? "inf" : "-inf");
         return;
@@ -66,22 +66,21 @@ void jval_float_text(double f, char out[40])
 /* Not printable for Python: control, format, surrogate, separators. */
 static bool printable(uint32_t c)
 {
-    return c >= 0x20 && !(c >= 0x7F && c <= 0xA0) && c != 0xAD &&
-           c != 0x1680 && !(c >= 0x2000 && c <= 0x200F) &&
-           !(c >= 0x2028 && c <= 0x202F) && !(c >= 0x205F && c <= 0x206F) &&
-           c != 0x3000 && c != 0xFEFF && !(c >= 0xE000 && c <= 0xF8FF) &&
-           !(c >= 0xFFF0 && c <= 0xFFFB) && c < 0xE0000;
+    return c >= 0x20 && !(c >= 0x7F && c <= 0xA0) && c != 0xAD && c != 0x1680 &&
+           !(c >= 0x2000 && c <= 0x200F) && !(c >= 0x2028 && c <= 0x202F) &&
+           !(c >= 0x205F && c <= 0x206F) && c != 0x3000 && c != 0xFEFF &&
+           !(c >= 0xE000 && c <= 0xF8FF) && !(c >= 0xFFF0 && c <= 0xFFFB) &&
+           c < 0xE0000;
 }
 
 static void repr_str(struct pr *p, struct jval s)
 {
-    char q = memchr(s.u.s, '\'', s.n) && !memchr(s.u.s, '"', s.n) ? '"'
-                                                                  : '\'';
+    char q = memchr(s.u.s, '\'', s.n) && !memchr(s.u.s, '"', s.n) ? '"' : '\'';
     put(p, &q, 1);
     for (size_t i = 0; i < s.n && p->r->status == CAG_OK;) {
-        char     e[12];
+        char e[12];
         uint32_t c;
-        size_t   k = (size_t)utf8_decode(s.u.s + i, s.n - i, &c);
+        size_t k = (size_t)utf8_decode(s.u.s + i, s.n - i, &c);
         if (c == (uint32_t)q || c == '\\') {
             e[0] = '\\';
             e[1] = (char)c;
@@ -89,9 +88,11 @@ static void repr_str(struct pr *p, struct jval s)
         } else if (c == '\n' || c == '\r' || c == '\t') {
             puts_(p, c == '\n' ? "\\n" : c == '\r' ? "\\r" : "\\t");
         } else if (!printable(c)) {
-            snprintf(e, sizeof e, c < 0x100     ? "\\x%02x"
-                                  : c < 0x10000 ? "\\u%04x"
-                                                : "\\U%08x", c);
+            snprintf(e, sizeof e,
+                     c < 0x100     ? "\\x%02x"
+                     : c < 0x10000 ? "\\u%04x"
+                                   : "\\U%08x",
+                     c);
             puts_(p, e);
         } else {
             put(p, s.u.s + i, k);
@@ -106,9 +107,9 @@ static void json_str(struct pr *p, struct jval s)
     put(p, "\"", 1);
     for (size_t i = 0; i < s.n && p->r->status == CAG_OK;) {
         static const char plain[] = "\"\"\\\\\bb\ff\nn\rr\tt";
-        char        e[16];
-        uint32_t    c;
-        size_t      k = (size_t)utf8_decode(s.u.s + i, s.n - i, &c);
+        char e[16];
+        uint32_t c;
+        size_t k = (size_t)utf8_decode(s.u.s + i, s.n - i, &c);
         const char *x = NULL;
         for (size_t j = 0; plain[j] && !x; j += 2)
             if ((uint32_t)plain[j] == c)
@@ -180,9 +181,10 @@ static void json_key(struct pr *p, const struct jval *k)
     else if (k->type == J_FLOAT)
         jval_float_text(k->u.f, num);
     else if (k->type == J_BOOL || k->type == J_NONE)
-        snprintf(num, sizeof num, "%s", k->type == J_NONE ? "null"
-                                        : k->u.b          ? "true"
-                                                          : "false");
+        snprintf(num, sizeof num, "%s",
+                 k->type == J_NONE ? "null"
+                 : k->u.b          ? "true"
+                                   : "false");
     else {
         jr_fail(p->r, CAG_E_UNSUPPORTED, "tojson: %s as a key",
                 jval_type_name(k));
@@ -246,8 +248,7 @@ static void value(struct pr *p, struct jval v, int level)
         puts_(p, p->json ? "null" : "None");
         break;
     case J_BOOL:
-        puts_(p, p->json ? v.u.b ? "true" : "false"
-                         : v.u.b ? "True" : "False");
+        puts_(p, p->json ? v.u.b ? "true" : "false" : v.u.b ? "True" : "False");
         break;
     case J_INT:
         snprintf(num, sizeof num, "%lld", (long long)v.u.i);
@@ -282,8 +283,7 @@ static void value(struct pr *p, struct jval v, int level)
         }
         /* fall through */
     default:
-        jr_fail(p->r, CAG_E_UNSUPPORTED, "cannot print %s",
-                jval_type_name(&v));
+        jr_fail(p->r, CAG_E_UNSUPPORTED, "cannot print %s", jval_type_name(&v));
         break;
     }
     jr_leave(p->r);
@@ -292,7 +292,7 @@ static void value(struct pr *p, struct jval v, int level)
 static struct jval finish(struct pr *p)
 {
     struct jval v = jval_static("");
-    char       *s = NULL;
+    char *s = NULL;
     if (buf_failed(&p->b))
         jr_fail(p->r, CAG_E_NOMEM, "out of memory");
     else if (p->b.size && (s = jr_alloc(p->r, p->b.size, 1)) != NULL) {
@@ -305,8 +305,11 @@ static struct jval finish(struct pr *p)
 
 struct jval jval_repr(struct jr *r, struct jval v)
 {
-    struct pr p = { .r = r, .item_sep = ", ", .key_sep = ": ",
-                    .n_item_sep = 2, .n_key_sep = 2 };
+    struct pr p = { .r = r,
+                    .item_sep = ", ",
+                    .key_sep = ": ",
+                    .n_item_sep = 2,
+                    .n_key_sep = 2 };
     value(&p, v, 0);
     return finish(&p);
 }
@@ -323,8 +326,13 @@ struct jval jval_str(struct jr *r, struct jval v)
 struct jval jval_json(struct jr *r, struct jval v, const struct jval *indent,
                       const struct jval *seps, bool ascii, bool sort)
 {
-    struct pr p = { .r = r, .json = true, .ascii = ascii, .sort = sort,
-                    .item_sep = ", ", .key_sep = ": ", .n_item_sep = 2,
+    struct pr p = { .r = r,
+                    .json = true,
+                    .ascii = ascii,
+                    .sort = sort,
+                    .item_sep = ", ",
+                    .key_sep = ": ",
+                    .n_item_sep = 2,
                     .n_key_sep = 2 };
     if (indent && indent->type == J_STR) {
         p.indent = indent->u.s;
@@ -343,7 +351,7 @@ struct jval jval_json(struct jr *r, struct jval v, const struct jval *indent,
         p.n_indent = n > 0 ? (size_t)n : 0;
     }
     if (p.indent)
-        p.n_item_sep = 1;        /* json.dumps: "," when lines are broken */
+        p.n_item_sep = 1; /* json.dumps: "," when lines are broken */
     if (seps && seps->type == J_LIST && seps->u.list->n == 2 &&
         seps->u.list->v[0].type == J_STR && seps->u.list->v[1].type == J_STR) {
         p.item_sep = seps->u.list->v[0].u.s;

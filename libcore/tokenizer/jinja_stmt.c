@@ -31,15 +31,14 @@ static void assign(struct jr *r, const struct jnode *t, struct jval v)
     } else if (t->kind == JX_ATTR) {
         struct jval ns = jr_eval(r, t->a);
         if (r->status == CAG_OK && ns.type != J_NS)
-            jr_fail(r, CAG_E_UNSUPPORTED,
-                    "cannot assign to an attribute of %s",
+            jr_fail(r, CAG_E_UNSUPPORTED, "cannot assign to an attribute of %s",
                     jval_type_name(&ns));
         else if (r->status == CAG_OK && t->name[0] == '_')
             jr_fail(r, CAG_E_UNSUPPORTED, "attribute '%s' begins with _",
                     t->name);
         else if (r->status == CAG_OK)
-            jdict_set(r, ns.u.dict,
-                      jval_text(t->name, t->n_name, JS_TEMPLATE), v);
+            jdict_set(r, ns.u.dict, jval_text(t->name, t->n_name, JS_TEMPLATE),
+                      v);
     } else {
         struct jlist *l = jval_iter(r, v);
         if (l && l->n != t->n)
@@ -54,7 +53,7 @@ static void assign(struct jr *r, const struct jnode *t, struct jval v)
 /* Run a body with its output caught. */
 static struct jval capture(struct jr *r, const struct jnode *body)
 {
-    struct jout  o, *old = r->out;
+    struct jout o, *old = r->out;
     jout_init(&o);
     r->out = &o;
     jr_exec(r, body);
@@ -77,7 +76,7 @@ static int exec_if(struct jr *r, const struct jnode *n)
 /* The items a loop will visit: those that pass its "if". */
 static struct jlist *loop_items(struct jr *r, const struct jnode *n)
 {
-    struct jlist  *all = jval_iter(r, jr_eval(r, n->b));
+    struct jlist *all = jval_iter(r, jr_eval(r, n->b));
     struct jscope *outer = r->scope;
     if (!all || !n->c || r->status != CAG_OK)
         return r->status == CAG_OK ? all : NULL;
@@ -97,7 +96,7 @@ static struct jlist *loop_items(struct jr *r, const struct jnode *n)
 
 static int exec_for(struct jr *r, const struct jnode *n)
 {
-    struct jlist  *items = loop_items(r, n);
+    struct jlist *items = loop_items(r, n);
     struct jscope *outer = r->scope;
     if (!items)
         return JE_NEXT;
@@ -152,13 +151,13 @@ static void bind_macro(struct jr *r, const struct jmacro *m,
                        const struct jcall *c)
 {
     const struct jnode *n = m->node;
-    size_t              used = 0;
-    struct jdict       *vars = &r->scope->vars;
+    size_t used = 0;
+    struct jdict *vars = &r->scope->vars;
     for (size_t i = 0; i < n->n_arg && r->status == CAG_OK; i++) {
         const struct jarg *a = &n->arg[i];
         struct jval key = jval_text(a->name, a->n_name, JS_TEMPLATE);
         struct jval v = jval_undef(a->name, a->n_name);
-        bool        given = false;
+        bool given = false;
         if (i < c->n_pos) {
             v = c->pos[i];
             given = true;
@@ -202,7 +201,7 @@ struct jval jr_macro(struct jr *r, const struct jmacro *m,
                      const struct jcall *c)
 {
     struct jscope *outer = r->scope;
-    struct jval    v = jval_static("");
+    struct jval v = jval_static("");
     if (!jr_enter(r))
         return v;
     if (push_scope(r, m->scope)) {
@@ -219,8 +218,8 @@ struct jval jr_macro(struct jr *r, const struct jmacro *m,
 static void exec_call_block(struct jr *r, const struct jnode *n)
 {
     struct jscope *outer = r->scope;
-    struct jnode   call = *n->a, name = { .kind = JX_CONST, .line = n->line };
-    struct jarg   *arg = jr_alloc(r, call.n_arg + 1, sizeof *arg);
+    struct jnode call = *n->a, name = { .kind = JX_CONST, .line = n->line };
+    struct jarg *arg = jr_alloc(r, call.n_arg + 1, sizeof *arg);
     if (!arg)
         return;
     name.val = make_macro(r, n);
@@ -236,8 +235,8 @@ static void exec_call_block(struct jr *r, const struct jnode *n)
 static int exec_scoped(struct jr *r, const struct jnode *n)
 {
     struct jscope *outer = r->scope;
-    int            how = JE_NEXT;
-    struct jlist   vals = { 0 };
+    int how = JE_NEXT;
+    struct jlist vals = { 0 };
     /* values are computed outside, before any is assigned */
     for (size_t i = 1; i < n->n && r->status == CAG_OK; i += 2)
         jlist_push(r, &vals, jr_eval(r, n->list[i]));
@@ -253,8 +252,8 @@ static int exec_scoped(struct jr *r, const struct jnode *n)
 static int exec_node(struct jr *r, const struct jnode *n)
 {
     struct jscope *outer = r->scope;
-    struct jval    v;
-    int            how = JE_NEXT;
+    struct jval v;
+    int how = JE_NEXT;
     switch (n->kind) {
     case JN_BLOCK:
         for (size_t i = 0; i < n->n && how == JE_NEXT && r->status == CAG_OK;
@@ -295,8 +294,7 @@ static int exec_node(struct jr *r, const struct jnode *n)
         return how;
     case JN_MACRO:
         jdict_set(r, &r->scope->vars,
-                  jval_text(n->name, n->n_name, JS_TEMPLATE),
-                  make_macro(r, n));
+                  jval_text(n->name, n->n_name, JS_TEMPLATE), make_macro(r, n));
         return how;
     case JN_CALL_BLOCK:
         exec_call_block(r, n);
@@ -328,16 +326,17 @@ cag_status jinja_render_spans(const struct jinja *t, const jv *vars,
                               int64_t now_s, struct buf *out,
                               struct jinja_spans *spans, cag_error *err)
 {
-    struct jout   o;
-    struct jr     r = { .t = t, .fuel = JINJA_MAX_FUEL, .now_s = now_s,
-                        .out = &o, .err = err };
+    struct jout o;
+    struct jr r = {
+        .t = t, .fuel = JINJA_MAX_FUEL, .now_s = now_s, .out = &o, .err = err
+    };
     struct jscope top = { 0 };
 
     jout_init(&o);
     r.scope = &top;
     for (void *it = jv_iter(vars); it && r.status == CAG_OK;
          it = jv_next(vars, it)) {
-        size_t      n;
+        size_t n;
         const char *k = jv_iter_key(it, &n);
         jdict_set(&r, &r.vars, jval_text(k, n, JS_TEMPLATE),
                   jval_from_json(&r, jv_iter_value(it), false));

@@ -39,7 +39,7 @@ static void append(struct jr *r, struct jout *o, const char *s, size_t n,
         o->span[o->n_span - 1].end = o->b.size;
     } else {
         if (o->n_span == o->cap_span) {
-            size_t              cap = o->cap_span ? 2 * o->cap_span : 8;
+            size_t cap = o->cap_span ? 2 * o->cap_span : 8;
             struct jinja_span *p = mem_realloc(o->span, cap * sizeof *p);
             if (!p) {
                 jr_fail(r, CAG_E_NOMEM, "out of memory");
@@ -75,15 +75,13 @@ void jout_raw(struct jr *r, struct jout *o, const char *s, size_t n)
 struct jval jout_take(struct jr *r, struct jout *o)
 {
     struct jval v = jval_static("");
-    char       *s = o->b.size ? jr_alloc(r, o->b.size, 1) : NULL;
+    char *s = o->b.size ? jr_alloc(r, o->b.size, 1) : NULL;
     if (s) {
         memcpy(s, o->b.data, o->b.size);
-        v = jval_text(s, o->b.size, o->span[0].input ? JS_INPUT
-                                                     : JS_TEMPLATE);
+        v = jval_text(s, o->b.size, o->span[0].input ? JS_INPUT : JS_TEMPLATE);
         if (o->n_span > 1) {
-            size_t         n = o->n_span;
-            struct jspans *p =
-                jr_alloc(r, 1, sizeof *p + n * sizeof p->s[0]);
+            size_t n = o->n_span;
+            struct jspans *p = jr_alloc(r, 1, sizeof *p + n * sizeof p->s[0]);
             if (p) {
                 p->n = n;
                 memcpy(p->s, o->span, n * sizeof p->s[0]);
@@ -116,8 +114,8 @@ struct jval jstr_sub(struct jr *r, struct jval s, size_t off, size_t n)
         v.flag = s.spans->s[first].input ? JS_INPUT : JS_TEMPLATE;
         return v;
     }
-    struct jspans *p = jr_alloc(
-        r, 1, sizeof *p + (last - first + 1) * sizeof p->s[0]);
+    struct jspans *p =
+        jr_alloc(r, 1, sizeof *p + (last - first + 1) * sizeof p->s[0]);
     if (!p)
         return jval_static("");
     p->n = last - first + 1;
@@ -164,8 +162,8 @@ static size_t offset(const struct jval *s, size_t i)
 }
 
 /* count characters from start, step apart (Python's slice, resolved) */
-struct jval jstr_slice(struct jr *r, struct jval s, int64_t start,
-                       int64_t step, int64_t count)
+struct jval jstr_slice(struct jr *r, struct jval s, int64_t start, int64_t step,
+                       int64_t count)
 {
     if (count <= 0 || !jr_burn(r, 1 + s.n / 16))
         return jval_static("");
@@ -175,7 +173,7 @@ struct jval jstr_slice(struct jr *r, struct jval s, int64_t start,
         return jstr_sub(r, s, a, b - a);
     }
     /* character offsets once, then pick */
-    size_t  n = jstr_len(&s), k = 0;
+    size_t n = jstr_len(&s), k = 0;
     size_t *at = jr_alloc(r, n + 1, sizeof *at);
     if (!at)
         return jval_static("");
@@ -252,7 +250,7 @@ struct jval jstr_strip(struct jr *r, struct jval s, const struct jval *chars,
         return s;
     while (left && a < b) {
         uint32_t c;
-        size_t   k = (size_t)utf8_decode(s.u.s + a, b - a, &c);
+        size_t k = (size_t)utf8_decode(s.u.s + a, b - a, &c);
         if (!in_set(s.u.s + a, k, chars) || !jr_burn(r, 1))
             break;
         a += k;
@@ -270,7 +268,7 @@ struct jval jstr_replace(struct jr *r, struct jval s, struct jval from,
                          struct jval to, int64_t count)
 {
     struct jout o;
-    size_t      at = 0;
+    size_t at = 0;
     jout_init(&o);
     if (!jr_burn(r, 1 + s.n / 16))
         return s;
@@ -280,12 +278,12 @@ struct jval jstr_replace(struct jr *r, struct jval s, struct jval from,
         int64_t p = jstr_find(&s, &from, at);
         if (p < 0)
             break;
-        if (from.n == 0) {       /* between all characters */
+        if (from.n == 0) { /* between all characters */
             jout_add(r, &o, to);
             if (at >= s.n)
                 break;
             uint32_t c;
-            size_t   k = (size_t)utf8_decode(s.u.s + at, s.n - at, &c);
+            size_t k = (size_t)utf8_decode(s.u.s + at, s.n - at, &c);
             jout_add(r, &o, jstr_sub(r, s, at, k));
             at += k;
         } else {

@@ -6,16 +6,16 @@
 
 #include "tokenizer/jinja_int.h"
 
-#define FN(name) \
+#define FN(name)                                            \
     static struct jval name(struct jr *r, struct jval self, \
                             const struct jval *p, const struct jcall *c)
 /* a test of one value: an expression in v */
-#define TEST(name, expr) \
-    FN(name) \
-    { \
+#define TEST(name, expr)            \
+    FN(name)                        \
+    {                               \
         const struct jval v = self; \
-        (void)r, (void)p, (void)c; \
-        return jval_bool(expr); \
+        (void)r, (void)p, (void)c;  \
+        return jval_bool(expr);     \
     }
 
 static int64_t as_int(const struct jval *v)
@@ -35,9 +35,9 @@ TEST(t_integer, v.type == J_INT)
 TEST(t_float, v.type == J_FLOAT)
 TEST(t_number, jval_is_num(&v))
 TEST(t_iterable, v.type == J_STR || v.type == J_LIST || v.type == J_DICT ||
-                 v.type == J_UNDEF || v.type == J_LOOP)
+                     v.type == J_UNDEF || v.type == J_LOOP)
 TEST(t_sequence, v.type == J_STR || v.type == J_DICT || v.type == J_UNDEF ||
-                 (v.type == J_LIST && v.flag <= JL_TUPLE))
+                     (v.type == J_LIST && v.flag <= JL_TUPLE))
 TEST(t_callable, v.type == J_FUNC || v.type == J_MACRO || v.type == J_UNDEF)
 TEST(t_escaped, false && v.type)
 TEST(t_eq, jval_eq(r, &v, &p[0]))
@@ -51,10 +51,10 @@ TEST(t_filter, v.type == J_STR && jbuiltin_find(jfilters, v.u.s, v.n) != NULL)
 TEST(t_test, v.type == J_STR && jbuiltin_find(jtests, v.u.s, v.n) != NULL)
 
 /* identity; of equal scalars it is what a template can mean */
-TEST(t_sameas, v.type == p[0].type && (v.type == J_FLOAT || jval_is_num(&v) ||
-                                       v.type == J_STR || v.type == J_NONE ||
-                                       v.u.list == p[0].u.list) &&
-               jval_eq(r, &v, &p[0]))
+TEST(t_sameas, v.type == p[0].type &&
+                   (v.type == J_FLOAT || jval_is_num(&v) || v.type == J_STR ||
+                    v.type == J_NONE || v.u.list == p[0].u.list) &&
+                   jval_eq(r, &v, &p[0]))
 
 static struct jval parity(struct jr *r, const struct jval *v, int64_t by,
                           int64_t want)
@@ -65,8 +65,16 @@ static struct jval parity(struct jr *r, const struct jval *v, int64_t by,
     int64_t m = by == -1 ? 0 : as_int(v) % by;
     return jval_bool((m < 0 ? -m : m) == want);
 }
-FN(t_even) { (void)p, (void)c; return parity(r, &self, 2, 0); }
-FN(t_odd) { (void)p, (void)c; return parity(r, &self, 2, 1); }
+FN(t_even)
+{
+    (void)p, (void)c;
+    return parity(r, &self, 2, 0);
+}
+FN(t_odd)
+{
+    (void)p, (void)c;
+    return parity(r, &self, 2, 1);
+}
 FN(t_divisibleby)
 {
     (void)c;
@@ -83,8 +91,16 @@ static bool cased(struct jr *r, struct jval v, const char *method)
         r, jbuiltin_find(jmethods_str, method, strlen(method)), s, &none);
     return x.type == J_BOOL && x.u.b;
 }
-FN(t_lower) { (void)p, (void)c; return jval_bool(cased(r, self, "islower")); }
-FN(t_upper) { (void)p, (void)c; return jval_bool(cased(r, self, "isupper")); }
+FN(t_lower)
+{
+    (void)p, (void)c;
+    return jval_bool(cased(r, self, "islower"));
+}
+FN(t_upper)
+{
+    (void)p, (void)c;
+    return jval_bool(cased(r, self, "isupper"));
+}
 
 const struct jbuiltin jtests[] = {
     { "!=", t_ne, "!other" },
@@ -133,7 +149,7 @@ bool jr_test(struct jr *r, const char *name, size_t n, struct jval self,
              const struct jcall *c)
 {
     const struct jbuiltin *t = jbuiltin_find(jtests, name, n);
-    struct jval            v = jval_bool(false);
+    struct jval v = jval_bool(false);
     if (r->status != CAG_OK)
         return false;
     if (!t) {
@@ -141,7 +157,7 @@ bool jr_test(struct jr *r, const char *name, size_t n, struct jval self,
                 (int)(n > 60 ? 60 : n), name);
         return false;
     }
-    if (self.type == J_LOOP)     /* its own binder knows only its methods */
+    if (self.type == J_LOOP) /* its own binder knows only its methods */
         return t->params[0] == 0 && jval_truth(&self) &&
                (t->fn == t_defined || t->fn == t_iterable);
     if (jr_enter(r)) {
@@ -168,8 +184,8 @@ FN(g_range)
     if (a[2] == 0)
         return jr_fail(r, CAG_E_UNSUPPORTED, "range: a step of zero");
     struct jval l = jval_list(r, JL_LIST);
-    for (int64_t i = a[0]; r->status == CAG_OK &&
-                           (a[2] > 0 ? i < a[1] : i > a[1]);) {
+    for (int64_t i = a[0];
+         r->status == CAG_OK && (a[2] > 0 ? i < a[1] : i > a[1]);) {
         if (l.u.list->n >= JINJA_MAX_RANGE)
             return jr_fail(r, CAG_E_LIMIT, "range: more than %d numbers",
                            JINJA_MAX_RANGE);
@@ -186,8 +202,8 @@ static struct jval named(struct jr *r, const struct jcall *c, bool ns)
     if (c->n_pos > 1 || (c->n_pos == 1 && c->pos[0].type != J_DICT))
         return jr_fail(r, CAG_E_UNSUPPORTED, "%s: expected name=value",
                        ns ? "namespace" : "dict");
-    for (size_t i = 0; c->n_pos && i < c->pos[0].u.dict->n &&
-                       r->status == CAG_OK; i++)
+    for (size_t i = 0;
+         c->n_pos && i < c->pos[0].u.dict->n && r->status == CAG_OK; i++)
         jdict_set(r, d.u.dict, c->pos[0].u.dict->p[i].k,
                   c->pos[0].u.dict->p[i].v);
     for (size_t i = 0; i < c->n_kw && r->status == CAG_OK; i++)
@@ -201,18 +217,26 @@ static struct jval named(struct jr *r, const struct jcall *c, bool ns)
         d.type = J_NS;
     return d;
 }
-FN(g_namespace) { (void)self, (void)p; return named(r, c, true); }
-FN(g_dict) { (void)self, (void)p; return named(r, c, false); }
+FN(g_namespace)
+{
+    (void)self, (void)p;
+    return named(r, c, true);
+}
+FN(g_dict)
+{
+    (void)self, (void)p;
+    return named(r, c, false);
+}
 
 FN(g_raise)
 {
     (void)self, (void)c;
     struct jval s = jval_str(r, p[0]);
-    char        msg[400];
-    size_t      n = s.n < sizeof msg - 1 ? s.n : sizeof msg - 1;
+    char msg[400];
+    size_t n = s.n < sizeof msg - 1 ? s.n : sizeof msg - 1;
     if (r->status != CAG_OK)
         return s;
-    for (size_t i = 0; i < n; i++)    /* a message is one line */
+    for (size_t i = 0; i < n; i++) /* a message is one line */
         msg[i] = s.u.s[i];
     msg[n] = 0;
     for (char *q = msg; *q; q++)
@@ -226,9 +250,9 @@ FN(g_strftime)
 {
     (void)self, (void)c;
     struct jval f = p[0];
-    struct tm   tm;
-    time_t      t = (time_t)r->now_s;
-    struct buf  b = BUF_INIT;
+    struct tm tm;
+    time_t t = (time_t)r->now_s;
+    struct buf b = BUF_INIT;
     struct jval v = jval_static("");
     if (f.type != J_STR || f.n > 500 || !gmtime_r(&t, &tm))
         return jr_fail(r, CAG_E_UNSUPPORTED, "strftime_now: bad format");
@@ -253,8 +277,8 @@ FN(g_strftime)
         jr_fail(r, CAG_E_NOMEM, "out of memory");
     else if (s) {
         memcpy(s, b.data, b.size);
-        v = jval_text(s, b.size, f.flag == JS_TEMPLATE ? JS_TEMPLATE
-                                                       : JS_INPUT);
+        v = jval_text(s, b.size,
+                      f.flag == JS_TEMPLATE ? JS_TEMPLATE : JS_INPUT);
     }
     buf_free(&b);
     return v;

@@ -15,7 +15,7 @@
 
 struct jval jr_fail(struct jr *r, cag_status status, const char *fmt, ...)
 {
-    char    msg[700];
+    char msg[700];
     va_list ap;
     if (r->status == CAG_OK) {
         va_start(ap, fmt);
@@ -100,8 +100,9 @@ struct jval jval_float(double f)
 
 struct jval jval_text(const char *s, size_t n, int provenance)
 {
-    return (struct jval){ .type = J_STR, .flag = (uint8_t)provenance, .n = n,
-                          .u.s = s };
+    return (struct jval){
+        .type = J_STR, .flag = (uint8_t)provenance, .n = n, .u.s = s
+    };
 }
 
 struct jval jval_static(const char *s)
@@ -129,7 +130,7 @@ struct jval jval_dict(struct jr *r)
 static void *grow(struct jr *r, const void *v, size_t *cap, size_t size)
 {
     size_t more = *cap ? *cap * 2 : 8;
-    void  *p = jr_alloc(r, more, size);
+    void *p = jr_alloc(r, more, size);
     if (!p)
         return NULL;
     if (*cap)
@@ -163,8 +164,7 @@ const struct jval *jdict_find(const struct jdict *d, const char *k, size_t n)
     return NULL;
 }
 
-const struct jval *jdict_get(struct jr *r, const struct jdict *d,
-                             struct jval k)
+const struct jval *jdict_get(struct jr *r, const struct jdict *d, struct jval k)
 {
     if (!jr_burn(r, 1 + d->n))
         return NULL;
@@ -182,8 +182,8 @@ bool jdict_set(struct jr *r, struct jdict *d, struct jval k, struct jval v)
     if (r->status != CAG_OK)
         return false;
     if (old) {
-        d->p[(size_t)((const char *)old - (const char *)d->p) /
-             sizeof *d->p].v = v;
+        d->p[(size_t)((const char *)old - (const char *)d->p) / sizeof *d->p]
+            .v = v;
         return true;
     }
     if (d->n == d->cap) {
@@ -212,7 +212,7 @@ bool jval_truth(const struct jval *v)
         return v->u.f != 0;
     case J_STR:
         return v->n > 0;
-    case J_LIST:       /* a generator is true, whatever it will yield */
+    case J_LIST: /* a generator is true, whatever it will yield */
         return v->flag == JL_GEN || v->u.list->n > 0;
     case J_DICT:
         return v->u.dict->n > 0;
@@ -332,14 +332,14 @@ int jval_cmp(struct jr *r, const struct jval *a, const struct jval *b)
     }
     if (a->type == J_STR && b->type == J_STR) {
         size_t n = a->n < b->n ? a->n : b->n;
-        int    c = n ? memcmp(a->u.s, b->u.s, n) : 0;
+        int c = n ? memcmp(a->u.s, b->u.s, n) : 0;
         jr_burn(r, n / 64);
         return c ? (c > 0) - (c < 0) : (a->n > b->n) - (a->n < b->n);
     }
     if (a->type == J_LIST && b->type == J_LIST && a->flag == b->flag &&
         a->flag <= JL_TUPLE) {
         const struct jlist *x = a->u.list, *y = b->u.list;
-        int                 c = 0;
+        int c = 0;
         if (!jr_enter(r))
             return 0;
         for (size_t i = 0; i < x->n && i < y->n && c == 0; i++)
@@ -348,16 +348,16 @@ int jval_cmp(struct jr *r, const struct jval *a, const struct jval *b)
         jr_leave(r);
         return c ? c : (x->n > y->n) - (x->n < y->n);
     }
-    jr_fail(r, CAG_E_UNSUPPORTED, "cannot order %s and %s",
-            jval_type_name(a), jval_type_name(b));
+    jr_fail(r, CAG_E_UNSUPPORTED, "cannot order %s and %s", jval_type_name(a),
+            jval_type_name(b));
     return 0;
 }
 
 const char *jval_type_name(const struct jval *v)
 {
     static const char *const names[] = {
-        "an undefined value", "none",     "a boolean",   "an integer",
-        "a number",           "a string", "a list",      "a mapping",
+        "an undefined value", "none",       "a boolean", "an integer",
+        "a number",           "a string",   "a list",    "a mapping",
         "a namespace",        "a function", "a macro",   "a loop",
     };
     return names[v->type];
@@ -379,7 +379,7 @@ struct jlist *jval_iter(struct jr *r, struct jval v)
     } else if (v.type == J_STR) {
         for (size_t i = 0; i < v.n && r->status == CAG_OK;) {
             uint32_t cp;
-            size_t   k = (size_t)utf8_decode(v.u.s + i, v.n - i, &cp);
+            size_t k = (size_t)utf8_decode(v.u.s + i, v.n - i, &cp);
             jlist_push(r, out.u.list, jstr_sub(r, v, i, k));
             i += k;
         }
@@ -396,7 +396,7 @@ struct jlist *jval_iter(struct jr *r, struct jval v)
 struct jval jval_from_json(struct jr *r, const jv *j, bool input)
 {
     struct jval v = jval_none();
-    size_t      n;
+    size_t n;
     if (!jr_enter(r))
         return v;
     switch (jv_type(j)) {
@@ -427,10 +427,9 @@ struct jval jval_from_json(struct jr *r, const jv *j, bool input)
              it = jv_next(j, it)) {
             const char *k = jv_iter_key(it, &n);
             struct jval key = jval_text(k, n, JS_INPUT);
-            bool        own = jval_is(&key, "role");
-            const jv   *e = jv_iter_value(it);
-            struct jval x = jval_from_json(
-                r, e, !own || jv_type(e) != JV_STR);
+            bool own = jval_is(&key, "role");
+            const jv *e = jv_iter_value(it);
+            struct jval x = jval_from_json(r, e, !own || jv_type(e) != JV_STR);
             jdict_set(r, v.u.dict, key, x);
         }
         break;

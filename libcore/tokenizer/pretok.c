@@ -35,33 +35,31 @@ const char PRETOK_GPT2[] =
     "\\s+(?!\\S)|\\s+";
 const char PRETOK_LLAMA3[] =
     CONTRACTION "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}|"
-    " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|" TAIL;
-const char PRETOK_QWEN2[] =
-    CONTRACTION "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}|"
-    " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|" TAIL;
+                " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|" TAIL;
+const char PRETOK_QWEN2[] = CONTRACTION "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}|"
+                                        " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|" TAIL;
 const char PRETOK_QWEN35[] =
     CONTRACTION "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}|"
-    " ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|" TAIL;
+                " ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|" TAIL;
 #define UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
 #define LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
 const char PRETOK_GPT4O[] =
     "[^\\r\\n\\p{L}\\p{N}]?" UPPER "*" LOWER "+" CONTRACTION "?|"
     "[^\\r\\n\\p{L}\\p{N}]?" UPPER "+" LOWER "*" CONTRACTION "?|"
     "\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|" TAIL;
-const char PRETOK_TEKKEN[] =
-    "[^\\r\\n\\p{L}\\p{N}]?" UPPER "*" LOWER "+|"
-    "[^\\r\\n\\p{L}\\p{N}]?" UPPER "+" LOWER "*|"
-    "\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|" TAIL;
-const char PRETOK_DIGIT[]  = "\\p{N}";
+const char PRETOK_TEKKEN[] = "[^\\r\\n\\p{L}\\p{N}]?" UPPER "*" LOWER "+|"
+                             "[^\\r\\n\\p{L}\\p{N}]?" UPPER "+" LOWER "*|"
+                             "\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|" TAIL;
+const char PRETOK_DIGIT[] = "\\p{N}";
 const char PRETOK_DIGITS[] = "\\p{N}+";
 
-static const char *const trusted[] = {
-    PRETOK_GPT2, PRETOK_LLAMA3, PRETOK_QWEN2, PRETOK_QWEN35, PRETOK_GPT4O,
-    PRETOK_TEKKEN, PRETOK_DIGIT, PRETOK_DIGITS
-};
+static const char *const trusted[] = { PRETOK_GPT2,  PRETOK_LLAMA3,
+                                       PRETOK_QWEN2, PRETOK_QWEN35,
+                                       PRETOK_GPT4O, PRETOK_TEKKEN,
+                                       PRETOK_DIGIT, PRETOK_DIGITS };
 
-#define WHITE_SPACE                                                          \
-    "\\t-\\r \\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}"   \
+#define WHITE_SPACE                                                        \
+    "\\t-\\r \\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}" \
     "\\x{202f}\\x{205f}\\x{3000}"
 #define WORD "\\p{L}\\p{M}\\p{N}\\p{Pc}"
 
@@ -71,23 +69,23 @@ static const char *const trusted[] = {
 #define HEAP_LIMIT_KIB (256u * 1024u)
 
 struct step {
-    int         kind;
-    bool        jit;
+    int kind;
+    bool jit;
     pcre2_code *code;
 };
 
 struct pretok {
     pcre2_general_context *memory;
-    size_t                 n;
-    struct step            step[PRETOK_MAX_STEP];
+    size_t n;
+    struct step step[PRETOK_MAX_STEP];
 };
 
 struct pretok_run {
-    const struct pretok   *p;
-    pcre2_match_context   *limits;
-    pcre2_match_data      *match;
-    pretok_fn             *fn;
-    void                  *ctx;
+    const struct pretok *p;
+    pcre2_match_context *limits;
+    pcre2_match_data *match;
+    pretok_fn *fn;
+    void *ctx;
 };
 
 static void *pcre_alloc(PCRE2_SIZE n, void *ctx)
@@ -106,11 +104,11 @@ static void pcre_free(void *p, void *ctx)
 
 struct rewrite {
     const char *p;
-    size_t      n, i;
+    size_t n, i;
     const char *file;
     struct buf *out;
-    bool        in_class;
-    cag_error  *err;
+    bool in_class;
+    cag_error *err;
 };
 
 static cag_status refuse(const struct rewrite *w, const char *what)
@@ -157,10 +155,18 @@ static cag_status rewrite_escape(struct rewrite *w)
     unsigned char c = (unsigned char)w->p[w->i + 1];
     what[1] = (char)(c > 32 && c < 127 ? c : '?');
     switch (c) {
-    case 's': put_set(w, WHITE_SPACE, false); return CAG_OK;
-    case 'w': put_set(w, WORD, false); return CAG_OK;
-    case 'd': put_set(w, "\\p{Nd}", false); return CAG_OK;
-    case 'v': put_set(w, "\\x0b", false); return CAG_OK;
+    case 's':
+        put_set(w, WHITE_SPACE, false);
+        return CAG_OK;
+    case 'w':
+        put_set(w, WORD, false);
+        return CAG_OK;
+    case 'd':
+        put_set(w, "\\p{Nd}", false);
+        return CAG_OK;
+    case 'v':
+        put_set(w, "\\x0b", false);
+        return CAG_OK;
     case 'S':
     case 'W':
     case 'D':
@@ -194,9 +200,8 @@ static bool at(const struct rewrite *w, const char *s)
 
 static cag_status rewrite_group(struct rewrite *w)
 {
-    static const char *const known[] = {
-        "(?:", "(?=", "(?!", "(?<=", "(?<!", "(?>", "(?i:", "(?i)"
-    };
+    static const char *const known[] = { "(?:",  "(?=", "(?!",  "(?<=",
+                                         "(?<!", "(?>", "(?i:", "(?i)" };
     if (at(w, "(*"))
         return refuse(w, "(*");
     if (at(w, "(?")) {
@@ -402,9 +407,9 @@ static cag_status next_match(struct pretok_run *r, const struct step *s,
         rc = pcre2_jit_match(s->code, subject, n, from, PCRE2_NO_UTF_CHECK,
                              r->match, r->limits);
     if (rc == PCRE2_ERROR_JIT_STACKLIMIT)
-        rc = pcre2_match(s->code, subject, n, from,
-                         PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, r->match,
-                         r->limits);
+        rc =
+            pcre2_match(s->code, subject, n, from,
+                        PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, r->match, r->limits);
     *found = rc >= 0;
     if (rc >= 0) {
         const PCRE2_SIZE *ov = pcre2_get_ovector_pointer(r->match);
@@ -442,8 +447,8 @@ static cag_status run_step(struct pretok_run *r, size_t i, const char *text,
                            size_t n, cag_error *err)
 {
     const struct step *s = &r->p->step[i];
-    size_t done = 0;      /* everything before was emitted               */
-    size_t from = 0;      /* the search goes on here                     */
+    size_t done = 0; /* everything before was emitted               */
+    size_t from = 0; /* the search goes on here                     */
     cag_status st = CAG_OK;
 
     while (from <= n) {
@@ -478,7 +483,7 @@ static cag_status run_step(struct pretok_run *r, size_t i, const char *text,
         if (st)
             return st;
         from = e;
-        if (b == e) {     /* an empty match cuts; step over a character */
+        if (b == e) { /* an empty match cuts; step over a character */
             from++;
             while (from < n && ((unsigned char)text[from] & 0xC0) == 0x80)
                 from++;

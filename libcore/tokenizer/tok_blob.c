@@ -14,11 +14,10 @@
 #include "util/mem.h"
 #include "util/text.h"
 
-static cag_status bad(const cag_tokenizer *t, const char *what,
-                      cag_error *err)
+static cag_status bad(const cag_tokenizer *t, const char *what, cag_error *err)
 {
-    return cag_fail(err, CAG_E_FORMAT, t->name, -1,
-                    "compiled tokenizer: %s", what);
+    return cag_fail(err, CAG_E_FORMAT, t->name, -1, "compiled tokenizer: %s",
+                    what);
 }
 
 /* The section's size must be exactly what the counts say. */
@@ -101,8 +100,8 @@ static cag_status read_added(cag_tokenizer *t, uint32_t n, bool *word,
         const char *text = tok_text(t, id, &size);
         if (size == 0 || !utf8_valid(text, size, NULL))
             return bad(t, "added token is not a text", err);
-        t->added[i] = (struct tok_added){ (int32_t)id, flags, (uint32_t)size,
-                                          text };
+        t->added[i] =
+            (struct tok_added){ (int32_t)id, flags, (uint32_t)size, text };
         t->has_plain |= (flags & TOK_A_PLAIN) != 0;
         *word |= (flags & TOK_A_WORD) != 0;
     }
@@ -113,8 +112,7 @@ static cag_status read_added(cag_tokenizer *t, uint32_t n, bool *word,
     /* empty buckets begin where the next one does */
     t->added_begin[256] = n;
     for (size_t c = 256; c-- > 0;)
-        if (t->added_begin[c] == 0 &&
-            (unsigned char)t->added[0].text[0] != c)
+        if (t->added_begin[c] == 0 && (unsigned char)t->added[0].text[0] != c)
             t->added_begin[c] = t->added_begin[c + 1];
     return CAG_OK;
 }
@@ -151,7 +149,8 @@ static cag_status read_head(cag_tokenizer *t, struct rd *r, cag_error *err)
     if (!r->status && version != TOK_VERSION)
         return cag_fail(err, CAG_E_UNSUPPORTED, t->name, -1,
                         "compiled tokenizer: version %u, this program reads "
-                        "version %u", version, TOK_VERSION);
+                        "version %u",
+                        version, TOK_VERSION);
     t->flags = rd_u32(r, "flags", 0, TOK_F_ALL);
     rd_u64(r, "size", t->size, t->size);
     t->n_vocab = rd_u32(r, "n_vocab", 1, TOK_MAX_VOCAB);

@@ -42,80 +42,90 @@
 #include "util/hash.h"
 #include "util/rd.h"
 
-#define TOK_MAGIC       "cagtok\r\n"
-#define TOK_VERSION     1u
-#define TOK_HEAD_SIZE   240u
-#define TOK_EMPTY       UINT32_MAX
-#define TOK_MAX_VOCAB   (1u << 22)
-#define TOK_MAX_ADDED   65536u
-#define TOK_MAX_IDS     16u
-#define TOK_MAX_PROBE   65536u
+#define TOK_MAGIC     "cagtok\r\n"
+#define TOK_VERSION   1u
+#define TOK_HEAD_SIZE 240u
+#define TOK_EMPTY     UINT32_MAX
+#define TOK_MAX_VOCAB (1u << 22)
+#define TOK_MAX_ADDED 65536u
+#define TOK_MAX_IDS   16u
+#define TOK_MAX_PROBE 65536u
 
 enum tok_section {
-    TOK_S_OFF, TOK_S_FLAG, TOK_S_BYTES, TOK_S_VOCAB, TOK_S_MERGE, TOK_S_BYTE,
-    TOK_S_ADDED, TOK_S_STEP, TOK_S_TEXT, TOK_S_IDS, TOK_N_SECTION
+    TOK_S_OFF,
+    TOK_S_FLAG,
+    TOK_S_BYTES,
+    TOK_S_VOCAB,
+    TOK_S_MERGE,
+    TOK_S_BYTE,
+    TOK_S_ADDED,
+    TOK_S_STEP,
+    TOK_S_TEXT,
+    TOK_S_IDS,
+    TOK_N_SECTION
 };
 
 /* flags of the tokenizer */
-#define TOK_F_BYTE_LEVEL    1u   /* BPE over bytes; else over characters     */
-#define TOK_F_IGNORE_MERGES 2u   /* a piece that is a token is not merged    */
+#define TOK_F_BYTE_LEVEL    1u /* BPE over bytes; else over characters     */
+#define TOK_F_IGNORE_MERGES 2u /* a piece that is a token is not merged    */
 #define TOK_F_NFC           4u
-#define TOK_F_SPACE_MARK    8u   /* U+2581 in text is a space                */
-#define TOK_F_BYTE_FALLBACK 16u  /* unknown characters become byte tokens    */
+#define TOK_F_SPACE_MARK    8u  /* U+2581 in text is a space                */
+#define TOK_F_BYTE_FALLBACK 16u /* unknown characters become byte tokens    */
 #define TOK_F_FUSE_UNK      32u
-#define TOK_F_STRIP_SPACE   64u  /* decoding drops one leading space         */
-#define TOK_F_WORD_CUT      128u /* no token has a space after a non-space:
-                                    cutting there cannot change a merge      */
-#define TOK_F_ALL           255u
+#define TOK_F_STRIP_SPACE   64u /* decoding drops one leading space         */
+#define TOK_F_WORD_CUT                              \
+    128u /* no token has a space after a non-space: \
+            cutting there cannot change a merge      */
+#define TOK_F_ALL 255u
 
 enum tok_prepend {
     TOK_PREPEND_NONE,
-    TOK_PREPEND_ALWAYS,    /* before every text between special tokens       */
-    TOK_PREPEND_UNLESS,    /* the same, unless it begins with a space        */
-    TOK_PREPEND_FIRST,     /* as UNLESS, only at the start of the input      */
+    TOK_PREPEND_ALWAYS, /* before every text between special tokens       */
+    TOK_PREPEND_UNLESS, /* the same, unless it begins with a space        */
+    TOK_PREPEND_FIRST,  /* as UNLESS, only at the start of the input      */
     TOK_N_PREPEND
 };
 
 /* flags of a token */
-#define TOK_SPECIAL  1u    /* control token: hidden when decoding            */
-#define TOK_BYTE     2u    /* stands for one byte (<0x0A>)                   */
-#define TOK_ADDED    4u    /* matched as a whole, not by merging             */
-#define TOK_RAW      8u    /* no text can be tokenized to it                 */
-#define TOK_SET      16u   /* the id exists                                  */
+#define TOK_SPECIAL 1u  /* control token: hidden when decoding            */
+#define TOK_BYTE    2u  /* stands for one byte (<0x0A>)                   */
+#define TOK_ADDED   4u  /* matched as a whole, not by merging             */
+#define TOK_RAW     8u  /* no text can be tokenized to it                 */
+#define TOK_SET     16u /* the id exists                                  */
 
 /* flags of an added token */
 #define TOK_A_LSTRIP     1u
 #define TOK_A_RSTRIP     2u
 #define TOK_A_WORD       4u
-#define TOK_A_NORMALIZED 8u    /* looked for after the others                */
-#define TOK_A_PLAIN      16u   /* white space only: found in any text        */
+#define TOK_A_NORMALIZED 8u  /* looked for after the others                */
+#define TOK_A_PLAIN      16u /* white space only: found in any text        */
 #define TOK_A_ALL        31u
 
 struct tok_added {
-    int32_t     id;
-    uint32_t    flags, size;
+    int32_t id;
+    uint32_t flags, size;
     const char *text;
 };
 
 struct cag_tokenizer {
-    const uint8_t    *blob;
-    size_t            size;
-    char             *name;         /* owned, for messages                   */
-    void             *own;          /* the blob, when the tokenizer made it  */
-    const uint8_t    *sec[TOK_N_SECTION];
-    size_t            sec_size[TOK_N_SECTION];
-    uint32_t          flags, prepend, n_vocab;
-    uint32_t          vocab_slots, vocab_probe, merge_slots, merge_probe;
-    int32_t           bos, unk;
-    int32_t           byte_id[256];
-    int32_t           prefix[TOK_MAX_IDS], eos[TOK_MAX_IDS];
-    size_t            n_prefix, n_eos;
-    struct tok_added *added;        /* by first byte, then longest first     */
-    size_t            n_added;
-    uint32_t          added_begin[257];
-    bool              has_plain;
-    struct pretok    *pretok;
-    struct pretok    *word;         /* one word character; NULL if unneeded  */
+    const uint8_t *blob;
+    size_t size;
+    char *name; /* owned, for messages                   */
+    void *own;  /* the blob, when the tokenizer made it  */
+    const uint8_t *sec[TOK_N_SECTION];
+    size_t sec_size[TOK_N_SECTION];
+    uint32_t flags, prepend, n_vocab;
+    uint32_t vocab_slots, vocab_probe, merge_slots, merge_probe;
+    int32_t bos, unk;
+    int32_t byte_id[256];
+    int32_t prefix[TOK_MAX_IDS], eos[TOK_MAX_IDS];
+    size_t n_prefix, n_eos;
+    struct tok_added *added; /* by first byte, then longest first     */
+    size_t n_added;
+    uint32_t added_begin[257];
+    bool has_plain;
+    struct pretok *pretok;
+    struct pretok *word; /* one word character; NULL if unneeded  */
 };
 
 /* Take over a blob in heap memory (freed in every case). */

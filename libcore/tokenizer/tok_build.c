@@ -16,9 +16,9 @@
 #include "util/mem.h"
 #include "util/text.h"
 
-#define TOK_MODEL     256u    /* builder only: the model's own token */
-#define MAX_TEXT      4096u   /* bytes of one model token            */
-#define SPACE_MARK    "\xe2\x96\x81"
+#define TOK_MODEL  256u  /* builder only: the model's own token */
+#define MAX_TEXT   4096u /* bytes of one model token            */
+#define SPACE_MARK "\xe2\x96\x81"
 
 /* Bytes that GPT-2's alphabet leaves as they are; the others are moved to
  * U+0100 and up, in order. */
@@ -158,8 +158,7 @@ cag_status tok_build_token(struct tok_build *b, int64_t id, const char *s,
     byte = flags & TOK_BYTE ? tok_build_byte(s, n) : 0;
     if (byte < 0)
         return cag_fail(err, CAG_E_FORMAT, b->file, -1,
-                        "byte token %lld is not spelled <0xNN>",
-                        (long long)id);
+                        "byte token %lld is not spelled <0xNN>", (long long)id);
     if (flags & TOK_BYTE)
         buf_char(&b->bytes, (char)byte);
     else if (flags & TOK_RAW)
@@ -197,7 +196,7 @@ cag_status tok_build_added(struct tok_build *b, int64_t id, const char *s,
     if (t->flags & TOK_ADDED)
         return cag_fail(err, CAG_E_FORMAT, b->file, -1,
                         "two added tokens have the id %lld", (long long)id);
-    if (t->flags & TOK_SET) {      /* it is in the model too: same text? */
+    if (t->flags & TOK_SET) { /* it is in the model too: same text? */
         bool same;
         decode(b, s, n, &plain);
         if (buf_failed(&plain)) {
@@ -212,7 +211,8 @@ cag_status tok_build_added(struct tok_build *b, int64_t id, const char *s,
         if (!same)
             return cag_fail(err, CAG_E_FORMAT, b->file, -1,
                             "added token %lld has another text in the "
-                            "vocabulary", (long long)id);
+                            "vocabulary",
+                            (long long)id);
     }
     if (!reserve(&p, &b->cap_added, b->n_added + 1, sizeof *b->added))
         return cag_fail_nomem(err, "added tokens");
@@ -300,8 +300,8 @@ cag_status tok_build_add_merge(struct tok_build *b, uint32_t left,
     if (!reserve(&p, &b->cap_merge, b->n_merge + 1, sizeof *b->merge))
         return cag_fail_nomem(err, "merges");
     b->merge = p;
-    b->merge[b->n_merge++] = (struct tok_build_merge){ left, right, rank,
-                                                       result };
+    b->merge[b->n_merge++] =
+        (struct tok_build_merge){ left, right, rank, result };
     return CAG_OK;
 }
 
@@ -320,14 +320,15 @@ cag_status tok_build_merge(struct tok_build *b, const char *left, size_t nl,
         st = cag_fail_nomem(err, "merges");
         goto out;
     }
-    const char *s = text.data ? text.data : "";   /* both parts empty */
+    const char *s = text.data ? text.data : ""; /* both parts empty */
     l = ok ? tok_build_find(b, s, cut) : -1;
     r = ok ? tok_build_find(b, s + cut, text.size - cut) : -1;
     whole = ok ? tok_build_find(b, s, text.size) : -1;
     if (l < 0 || r < 0 || whole < 0)
         st = cag_fail(err, CAG_E_FORMAT, b->file, -1,
                       "merge %zu (\"%.*s\" + \"%.*s\") has no token in the "
-                      "vocabulary", b->n_merge, (int)(nl < 60 ? nl : 60), left,
+                      "vocabulary",
+                      b->n_merge, (int)(nl < 60 ? nl : 60), left,
                       (int)(nr < 60 ? nr : 60), right);
     else
         st = tok_build_add_merge(b, (uint32_t)l, (uint32_t)r,
@@ -339,7 +340,10 @@ out:
 
 /* ---- merges out of scores ------------------------------------------------ */
 
-struct scored { float score; uint32_t id; };
+struct scored {
+    float score;
+    uint32_t id;
+};
 
 static int by_score(const void *pa, const void *pb)
 {
@@ -364,8 +368,8 @@ static cag_status merges_into(struct tok_build *b, uint32_t id, uint32_t rank,
         int32_t r = l < 0 ? -1 : tok_build_find(b, s + i, t->size - i);
         if (r >= 0 && tok_build_can_find(b, (uint32_t)l) &&
             tok_build_can_find(b, (uint32_t)r))
-            st = tok_build_add_merge(b, (uint32_t)l, (uint32_t)r, rank, id,
-                                     err);
+            st =
+                tok_build_add_merge(b, (uint32_t)l, (uint32_t)r, rank, id, err);
     }
     return st;
 }
@@ -409,8 +413,8 @@ cag_status tok_build_step(struct tok_build *b, int kind, const char *pattern,
     if (b->n_step >= PRETOK_MAX_STEP || n > PRETOK_MAX_PATTERN)
         return cag_fail(err, CAG_E_UNSUPPORTED, b->file, -1,
                         "pre-tokenizer with more than %d steps, or a pattern "
-                        "of more than %d bytes", PRETOK_MAX_STEP,
-                        PRETOK_MAX_PATTERN);
+                        "of more than %d bytes",
+                        PRETOK_MAX_STEP, PRETOK_MAX_PATTERN);
     b->step[b->n_step].kind = (uint32_t)kind;
     b->step[b->n_step].off = (uint32_t)b->pattern.size;
     b->step[b->n_step++].size = (uint32_t)n;
@@ -421,8 +425,7 @@ cag_status tok_build_step(struct tok_build *b, int kind, const char *pattern,
 
 cag_status tok_build_eos(struct tok_build *b, int64_t id, cag_error *err)
 {
-    if (id < 0 || (size_t)id >= b->n_token ||
-        !(b->token[id].flags & TOK_SET))
+    if (id < 0 || (size_t)id >= b->n_token || !(b->token[id].flags & TOK_SET))
         return cag_fail(err, CAG_E_FORMAT, b->file, -1,
                         "end token %lld is not in the vocabulary",
                         (long long)id);

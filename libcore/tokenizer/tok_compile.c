@@ -46,7 +46,7 @@ static uint32_t hash_put(uint32_t *table, uint32_t slots, uint32_t item,
     while (table[(size_t)i * item] != TOK_EMPTY) {
         bool same = item == 4 && table[(size_t)i * 4] == value[0] &&
                     table[(size_t)i * 4 + 1] == value[1];
-        if (same)          /* the same pair again: the later rank holds */
+        if (same) /* the same pair again: the later rank holds */
             break;
         i = i + 1 == slots ? 0 : i + 1;
         k++;
@@ -57,7 +57,7 @@ static uint32_t hash_put(uint32_t *table, uint32_t slots, uint32_t item,
 
 struct tables {
     uint32_t *vocab, *merge;
-    uint32_t  vocab_slots, vocab_probe, merge_slots, merge_probe;
+    uint32_t vocab_slots, vocab_probe, merge_slots, merge_probe;
 };
 
 static cag_status make_tables(const struct tok_build *b, struct tables *x,
@@ -67,8 +67,8 @@ static cag_status make_tables(const struct tok_build *b, struct tables *x,
     for (uint32_t id = 0; id < b->n_token; id++)
         n += tok_build_can_find(b, id);
     x->vocab_slots = (uint32_t)(n + n / 2 + 1);
-    x->merge_slots = (uint32_t)(b->n_merge ? b->n_merge + b->n_merge / 3 + 1
-                                           : 0);
+    x->merge_slots =
+        (uint32_t)(b->n_merge ? b->n_merge + b->n_merge / 3 + 1 : 0);
     x->vocab = mem_alloc_array(x->vocab_slots, 4);
     x->merge = mem_alloc_array(x->merge_slots, 16);
     if (!x->vocab || !x->merge)
@@ -88,9 +88,9 @@ static cag_status make_tables(const struct tok_build *b, struct tables *x,
         const struct tok_build_merge *m = &b->merge[i];
         const uint32_t v[4] = { m->left, m->right, m->rank, m->result };
         if (!(b->token[m->result].flags & TOK_SPECIAL))
-            x->merge_probe = hash_put(x->merge, x->merge_slots, 4,
-                                      tok_pair_hash(m->left, m->right), v,
-                                      x->merge_probe);
+            x->merge_probe =
+                hash_put(x->merge, x->merge_slots, 4,
+                         tok_pair_hash(m->left, m->right), v, x->merge_probe);
     }
     if (x->vocab_probe > TOK_MAX_PROBE || x->merge_probe > TOK_MAX_PROBE)
         return cag_fail(err, CAG_E_LIMIT, b->file, -1,

@@ -26,30 +26,32 @@
 
 /* A word seen before: where its text and its ids are. */
 struct word {
-    uint32_t text, first;      /* in norm; in out */
+    uint32_t text, first; /* in norm; in out */
     uint16_t size, n_id;
     uint32_t hash;
 };
 
-struct range { size_t begin, end; };
+struct range {
+    size_t begin, end;
+};
 
 struct encode {
     const cag_tokenizer *t;
-    const char    *text;           /* all pieces joined                      */
-    size_t         size;
-    struct buf     joined;         /* owns text if there is more than one    */
-    struct range  *tmpl;           /* [n_tmpl] template text, in order       */
-    size_t         n_tmpl;
-    struct buf     norm;           /* normal form of all segments so far     */
+    const char *text; /* all pieces joined                      */
+    size_t size;
+    struct buf joined;  /* owns text if there is more than one    */
+    struct range *tmpl; /* [n_tmpl] template text, in order       */
+    size_t n_tmpl;
+    struct buf norm; /* normal form of all segments so far     */
     struct norm_map map;
-    bool           offsets;
+    bool offsets;
     struct pretok_run *run, *word_run;
-    struct bpe     bpe;
+    struct bpe bpe;
     struct bpe_out out;
-    int64_t       *off;            /* [cap_off]                              */
-    size_t         cap_off;
-    struct word   *cache;          /* [n_slot], n_slot a power of two        */
-    size_t         n_slot, n_cached;
+    int64_t *off; /* [cap_off]                              */
+    size_t cap_off;
+    struct word *cache; /* [n_slot], n_slot a power of two        */
+    size_t n_slot, n_cached;
 };
 
 static cag_status reserve_off(struct encode *e, cag_error *err)
@@ -91,8 +93,8 @@ static cag_status put_offsets(struct encode *e, size_t first, size_t base,
         return CAG_OK;
     st = reserve_off(e, err);
     for (size_t i = first; !st && i < e->out.n; i++)
-        e->off[i] = (int64_t)norm_map_find(&e->map, base + e->out.start[i],
-                                           e->text);
+        e->off[i] =
+            (int64_t)norm_map_find(&e->map, base + e->out.start[i], e->text);
     return st;
 }
 
@@ -223,8 +225,7 @@ static cag_status note(void *ctx, const char *s, size_t n, cag_error *err)
 
 /* Does a token that must be a word of its own stand free in [begin, end)? */
 static cag_status stands_free(struct encode *e, size_t begin, size_t end,
-                              size_t b, size_t n, bool *is_free,
-                              cag_error *err)
+                              size_t b, size_t n, bool *is_free, cag_error *err)
 {
     bool hit = false;
     uint32_t cp;
@@ -235,9 +236,10 @@ static cag_status stands_free(struct encode *e, size_t begin, size_t end,
         st = pretok_split(e->word_run, e->text + p, b - p, note, &hit, err);
     }
     if (!st && !hit && b + n < end)
-        st = pretok_split(e->word_run, e->text + b + n,
-                          (size_t)utf8_decode(e->text + b + n, end - b - n,
-                                              &cp), note, &hit, err);
+        st =
+            pretok_split(e->word_run, e->text + b + n,
+                         (size_t)utf8_decode(e->text + b + n, end - b - n, &cp),
+                         note, &hit, err);
     *is_free = !hit;
     return st;
 }
@@ -385,7 +387,7 @@ static cag_status start(struct encode *e, cag_error *err)
     cag_status st = pretok_begin(e->t->pretok, &e->run, err);
     if (!st && e->t->word)
         st = pretok_begin(e->t->word, &e->word_run, err);
-    if (st || e->size < 256)      /* a question is not worth a cache */
+    if (st || e->size < 256) /* a question is not worth a cache */
         return st;
     e->n_slot = 64;
     while (e->n_slot < e->size / 8 && e->n_slot < CACHE_MAX_SLOT)
@@ -419,10 +421,11 @@ static cag_status put_prefix(struct encode *e, cag_error *err)
     return CAG_OK;
 }
 
-cag_status cag_encode(const cag_tokenizer *t, const cag_text *piece_,
-                      size_t n, unsigned flags, cag_ids *out, cag_error *err)
+cag_status cag_encode(const cag_tokenizer *t, const cag_text *piece_, size_t n,
+                      unsigned flags, cag_ids *out, cag_error *err)
 {
-    struct encode e = { .t = t, .offsets = (flags & CAG_ENCODE_OFFSETS) != 0,
+    struct encode e = { .t = t,
+                        .offsets = (flags & CAG_ENCODE_OFFSETS) != 0,
                         .bpe = { .t = t } };
     cag_status st = join(&e, piece_, n, err);
 
@@ -480,7 +483,7 @@ cag_status cag_decode(const cag_tokenizer *t, const int32_t *id, size_t n,
                           t->n_vocab);
             goto out;
         }
-        if (strip && len) {      /* the space that encoding put in front */
+        if (strip && len) { /* the space that encoding put in front */
             strip = false;
             if (s[0] == ' ') {
                 s++;

@@ -22,8 +22,8 @@ enum { T_NORMAL = 1, T_UNKNOWN, T_CONTROL, T_USER, T_UNUSED, T_BYTE };
 #define MAX_STEPS 5
 struct pre {
     const char *name;
-    uint32_t    flags;
-    bool        bos;              /* when the file does not say */
+    uint32_t flags;
+    bool bos; /* when the file does not say */
     const char *step[MAX_STEPS];
 };
 
@@ -44,60 +44,71 @@ static const char deepseek3[] =
     "[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\\r\\n]*|"
     "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
 
-#define G2  { PRETOK_GPT2 }
-#define DG2 { PRETOK_DIGIT, PRETOK_GPT2 }
-#define L3  { PRETOK_LLAMA3 }
+#define G2          \
+    {               \
+        PRETOK_GPT2 \
+    }
+#define DG2                       \
+    {                             \
+        PRETOK_DIGIT, PRETOK_GPT2 \
+    }
+#define L3            \
+    {                 \
+        PRETOK_LLAMA3 \
+    }
 static const struct pre pres[] = {
-    { "default",      0, false, { punct, PRETOK_GPT2, PRETOK_DIGITS, three } },
-    { "gpt-2",        0, false, G2 },
-    { "phi-2",        0, false, G2 },
-    { "mpt",          0, false, G2 },
-    { "olmo",         0, false, G2 },
-    { "jais",         0, false, G2 },
-    { "trillion",     0, false, G2 },
-    { "exaone4",      0, false, G2 },
+    { "default", 0, false, { punct, PRETOK_GPT2, PRETOK_DIGITS, three } },
+    { "gpt-2", 0, false, G2 },
+    { "phi-2", 0, false, G2 },
+    { "mpt", 0, false, G2 },
+    { "olmo", 0, false, G2 },
+    { "jais", 0, false, G2 },
+    { "trillion", 0, false, G2 },
+    { "exaone4", 0, false, G2 },
     { "granite-docling", 0, false, G2 },
-    { "smollm",       0, false, DG2 },
-    { "starcoder",    0, false, DG2 },
-    { "refact",       0, false, DG2 },
-    { "command-r",    0, false, DG2 },
-    { "codeshell",    0, false, DG2 },
-    { "exaone",       0, false, DG2 },
-    { "minerva-7b",   0, false, DG2 },
-    { "mellum2",      0, false, DG2 },
-    { "falcon",       0, false, { punct_tick, PRETOK_GPT2, three } },
-    { "llama-bpe",    TOK_F_IGNORE_MERGES, true, L3 },
-    { "llama3",       TOK_F_IGNORE_MERGES, true, L3 },
-    { "llama-v3",     TOK_F_IGNORE_MERGES, true, L3 },
-    { "falcon3",      TOK_F_IGNORE_MERGES, true, L3 },
-    { "pixtral",      TOK_F_IGNORE_MERGES, true, L3 },
-    { "dbrx",         0, false, L3 },
-    { "smaug-bpe",    0, false, L3 },
-    { "chatglm-bpe",  0, false, L3 },
-    { "glm4",         TOK_F_IGNORE_MERGES, false, L3 },
-    { "qwen2",        TOK_F_NFC, false, { PRETOK_QWEN2 } },
-    { "qwen35",       TOK_F_NFC, false, { PRETOK_QWEN35 } },
-    { "gpt-4o",       0, false, { PRETOK_GPT4O } },
-    { "llama4",       0, false, { PRETOK_GPT4O } },
-    { "tekken",       TOK_F_IGNORE_MERGES, true, { PRETOK_TEKKEN } },
-    { "deepseek-coder", 0, false,
+    { "smollm", 0, false, DG2 },
+    { "starcoder", 0, false, DG2 },
+    { "refact", 0, false, DG2 },
+    { "command-r", 0, false, DG2 },
+    { "codeshell", 0, false, DG2 },
+    { "exaone", 0, false, DG2 },
+    { "minerva-7b", 0, false, DG2 },
+    { "mellum2", 0, false, DG2 },
+    { "falcon", 0, false, { punct_tick, PRETOK_GPT2, three } },
+    { "llama-bpe", TOK_F_IGNORE_MERGES, true, L3 },
+    { "llama3", TOK_F_IGNORE_MERGES, true, L3 },
+    { "llama-v3", TOK_F_IGNORE_MERGES, true, L3 },
+    { "falcon3", TOK_F_IGNORE_MERGES, true, L3 },
+    { "pixtral", TOK_F_IGNORE_MERGES, true, L3 },
+    { "dbrx", 0, false, L3 },
+    { "smaug-bpe", 0, false, L3 },
+    { "chatglm-bpe", 0, false, L3 },
+    { "glm4", TOK_F_IGNORE_MERGES, false, L3 },
+    { "qwen2", TOK_F_NFC, false, { PRETOK_QWEN2 } },
+    { "qwen35", TOK_F_NFC, false, { PRETOK_QWEN35 } },
+    { "gpt-4o", 0, false, { PRETOK_GPT4O } },
+    { "llama4", 0, false, { PRETOK_GPT4O } },
+    { "tekken", TOK_F_IGNORE_MERGES, true, { PRETOK_TEKKEN } },
+    { "deepseek-coder",
+      0,
+      false,
       { newline, spaced_letters, spaced_punct, cjk, PRETOK_DIGIT } },
-    { "deepseek-v3",  0, false, { three_n, han, deepseek3 } },
+    { "deepseek-v3", 0, false, { three_n, han, deepseek3 } },
 };
 
 struct source {
     const struct gguf *g;
-    const char        *file;
-    struct gguf_str   *text;
-    int64_t           *type;        /* NULL: all normal */
-    size_t             n;
+    const char *file;
+    struct gguf_str *text;
+    int64_t *type; /* NULL: all normal */
+    size_t n;
 };
 
 static cag_status read_tokens(struct source *s, cag_error *err)
 {
     size_t n_type = 0;
-    cag_status st = gguf_get_strs(s->g, KEY "tokens", true, &s->text, &s->n,
-                                  err);
+    cag_status st =
+        gguf_get_strs(s->g, KEY "tokens", true, &s->text, &s->n, err);
     if (!st)
         st = gguf_get_ints(s->g, KEY "token_type", false, &s->type, &n_type,
                            err);
@@ -140,7 +151,7 @@ static cag_status add_tokens(const struct source *s, struct tok_build *b,
         case T_BYTE:
             st = tok_build_token(b, (int64_t)i, p, n, TOK_BYTE, err);
             break;
-        case T_USER:         /* may be a part of merges as well */
+        case T_USER: /* may be a part of merges as well */
             st = tok_build_token(b, (int64_t)i, p, n, 0, err);
             if (!st && n > 0)
                 st = tok_build_added(b, (int64_t)i, p, n, false, 0, err);
@@ -163,8 +174,8 @@ static cag_status get_id(const struct source *s, const char *key, int32_t *id,
                          cag_error *err)
 {
     int64_t v = -1;
-    cag_status st = gguf_get_int(s->g, key, false, 0, (int64_t)s->n - 1, &v,
-                                 err);
+    cag_status st =
+        gguf_get_int(s->g, key, false, 0, (int64_t)s->n - 1, &v, err);
     if (!st)
         *id = (int32_t)v;
     return st;
@@ -175,13 +186,12 @@ static cag_status get_id(const struct source *s, const char *key, int32_t *id,
 static cag_status read_ends(const struct source *s, struct tok_build *b,
                             cag_error *err)
 {
-    static const char *const key[] = {
-        KEY "eos_token_id", KEY "eot_token_id", KEY "eom_token_id"
-    };
-    static const char *const text[] = {
-        "<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>",
-        "<|endoftext|>", "<|end_of_text|>"
-    };
+    static const char *const key[] = { KEY "eos_token_id", KEY "eot_token_id",
+                                       KEY "eom_token_id" };
+    static const char *const text[] = { "<|eot_id|>",     "<|eom_id|>",
+                                        "<|im_end|>",     "<|end|>",
+                                        "<end_of_turn>",  "<|endoftext|>",
+                                        "<|end_of_text|>" };
     cag_status st = CAG_OK;
 
     for (size_t i = 0; !st && i < sizeof key / sizeof key[0]; i++) {
@@ -192,8 +202,7 @@ static cag_status read_ends(const struct source *s, struct tok_build *b,
     }
     for (size_t k = 0; !st && k < sizeof text / sizeof text[0]; k++)
         for (size_t i = 0; !st && i < s->n; i++)
-            if (type_of(s, i) == T_CONTROL &&
-                s->text[i].n == strlen(text[k]) &&
+            if (type_of(s, i) == T_CONTROL && s->text[i].n == strlen(text[k]) &&
                 memcmp(s->text[i].s, text[k], s->text[i].n) == 0)
                 st = tok_build_eos(b, (int64_t)i, err);
     return st;
@@ -207,8 +216,8 @@ static cag_status read_bos(const struct source *s, struct tok_build *b,
         st = gguf_get_bool(s->g, KEY "add_bos_token", false, &add, err);
     if (!st && add && b->bos < 0)
         st = cag_fail(err, CAG_E_FORMAT, s->file, -1,
-                      "the tokenizer adds a first token, but "
-                      KEY "bos_token_id is missing");
+                      "the tokenizer adds a first token, but " KEY
+                      "bos_token_id is missing");
     if (!st && add)
         b->prefix[b->n_prefix++] = b->bos;
     return st;
@@ -225,9 +234,10 @@ static cag_status find_pre(const struct source *s, const struct pre **out,
             *out = &pres[i];
             return CAG_OK;
         }
-    return st ? st : cag_fail(err, CAG_E_UNSUPPORTED, s->file, -1,
-                              KEY "pre is \"%.*s\", which is not known",
-                              (int)(name.n < 80 ? name.n : 80), name.s);
+    return st ? st
+              : cag_fail(err, CAG_E_UNSUPPORTED, s->file, -1,
+                         KEY "pre is \"%.*s\", which is not known",
+                         (int)(name.n < 80 ? name.n : 80), name.s);
 }
 
 static cag_status add_merges(const struct source *s, struct tok_build *b,
@@ -239,16 +249,15 @@ static cag_status add_merges(const struct source *s, struct tok_build *b,
 
     for (size_t i = 0; !st && i < n; i++) {
         /* the left half is never empty, so it may be a space itself */
-        const char *cut = m[i].n > 1 ? memchr(m[i].s + 1, ' ', m[i].n - 1)
-                                     : NULL;
+        const char *cut =
+            m[i].n > 1 ? memchr(m[i].s + 1, ' ', m[i].n - 1) : NULL;
         size_t nl = cut ? (size_t)(cut - m[i].s) : 0;
         if (!cut || !utf8_valid(m[i].s, m[i].n, NULL))
-            st = cag_fail(err, CAG_E_FORMAT, s->file, -1,
-                          "merge %zu is not two tokens with a space between",
-                          i);
+            st =
+                cag_fail(err, CAG_E_FORMAT, s->file, -1,
+                         "merge %zu is not two tokens with a space between", i);
         else
-            st = tok_build_merge(b, m[i].s, nl, cut + 1, m[i].n - nl - 1,
-                                 err);
+            st = tok_build_merge(b, m[i].s, nl, cut + 1, m[i].n - nl - 1, err);
     }
     mem_free(m);
     return st;
@@ -283,8 +292,8 @@ static cag_status read_llama(const struct source *s, struct tok_build *b,
     float *score = NULL;
     size_t n_score = 0;
     bool space = true, squeeze = false;
-    cag_status st = gguf_get_bool(s->g, KEY "add_space_prefix", false, &space,
-                                  err);
+    cag_status st =
+        gguf_get_bool(s->g, KEY "add_space_prefix", false, &space, err);
     if (!st)
         st = gguf_get_bool(s->g, KEY "remove_extra_whitespaces", false,
                            &squeeze, err);

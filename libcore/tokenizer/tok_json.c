@@ -24,12 +24,12 @@
 #define MAX_BYTES ((size_t)256 << 20)
 
 struct load {
-    const char      *file;        /* tokenizer.json */
-    const jv        *root;
+    const char *file; /* tokenizer.json */
+    const jv *root;
     struct tok_build b;
-    bool             prepend, replace, metaspace, split_spaces;
-    int              n_real_step; /* pre-tokenizer steps seen so far */
-    cag_error       *err;
+    bool prepend, replace, metaspace, split_spaces;
+    int n_real_step; /* pre-tokenizer steps seen so far */
+    cag_error *err;
 };
 
 static cag_status unsupported(const struct load *l, const char *what,
@@ -144,8 +144,10 @@ static cag_status split(struct load *l, const jv *v)
         return split_pattern(l, v, PRETOK_MERGE_PREV);
     if (is(how, "MergedWithNext") && !invert)
         return split_pattern(l, v, PRETOK_MERGE_NEXT);
-    return unsupported(l, invert ? "inverted pre-tokenizer Split with behavior"
-                                 : "pre-tokenizer Split with behavior", how);
+    return unsupported(l,
+                       invert ? "inverted pre-tokenizer Split with behavior"
+                              : "pre-tokenizer Split with behavior",
+                       how);
 }
 
 static cag_status byte_level(struct load *l, const jv *v)
@@ -153,7 +155,8 @@ static cag_status byte_level(struct load *l, const jv *v)
     l->b.flags |= TOK_F_BYTE_LEVEL;
     if (jv_get_bool(v, "add_prefix_space", true)) {
         if (l->n_real_step > 0)
-            return unsupported(l, "pre-tokenizer", "ByteLevel with "
+            return unsupported(l, "pre-tokenizer",
+                               "ByteLevel with "
                                "add_prefix_space behind another step");
         l->b.prepend = TOK_PREPEND_UNLESS;
     }
@@ -166,8 +169,8 @@ static cag_status byte_level(struct load *l, const jv *v)
 static cag_status metaspace(struct load *l, const jv *v)
 {
     bool legacy = jv_get_bool(v, "add_prefix_space", true);
-    const char *how = jv_get_str(v, "prepend_scheme",
-                                 legacy ? "always" : "never");
+    const char *how =
+        jv_get_str(v, "prepend_scheme", legacy ? "always" : "never");
     const char *mark = jv_get_str(v, "replacement", MARK);
 
     if (!is(mark, MARK))
@@ -195,7 +198,8 @@ static cag_status one_pre_tokenizer(struct load *l, const jv *v)
     if (l->b.flags & TOK_F_BYTE_LEVEL || l->metaspace)
         return cag_fail(l->err, CAG_E_UNSUPPORTED, l->file, -1,
                         "pre-tokenizer \"%s\" behind ByteLevel or Metaspace "
-                        "is not supported", type);
+                        "is not supported",
+                        type);
     if (is(type, "ByteLevel")) {
         st = byte_level(l, v);
     } else if (is(type, "Metaspace")) {
@@ -309,8 +313,8 @@ static cag_status read_vocab(struct load *l, const jv *m)
     const jv *vocab = jv_get(m, "vocab");
     /* a byte-level tokenizer's unknown token is a control token: a byte
      * without a token is dropped and counted instead */
-    const char *unk = l->b.flags & TOK_F_BYTE_LEVEL
-                          ? NULL : jv_get_str(m, "unk_token", NULL);
+    const char *unk =
+        l->b.flags & TOK_F_BYTE_LEVEL ? NULL : jv_get_str(m, "unk_token", NULL);
     cag_status st = CAG_OK;
 
     if (jv_type(vocab) != JV_OBJECT)
@@ -319,8 +323,8 @@ static cag_status read_vocab(struct load *l, const jv *m)
         size_t n;
         const char *s = jv_iter_key(it, &n);
         int64_t id = jv_int(jv_iter_value(it), -1);
-        bool byte = l->b.flags & TOK_F_BYTE_FALLBACK &&
-                    tok_build_byte(s, n) >= 0;
+        bool byte =
+            l->b.flags & TOK_F_BYTE_FALLBACK && tok_build_byte(s, n) >= 0;
         st = tok_build_token(&l->b, id, s, n, byte ? TOK_BYTE : 0, l->err);
         if (!st && unk && n == strlen(unk) && memcmp(s, unk, n) == 0)
             l->b.unk = (int32_t)id;
@@ -330,10 +334,13 @@ static cag_status read_vocab(struct load *l, const jv *m)
 
 static cag_status one_added(struct load *l, int64_t id, const jv *v)
 {
-    static const struct { const char *key; uint32_t flag; } known[] = {
-        { "lstrip", TOK_A_LSTRIP }, { "rstrip", TOK_A_RSTRIP },
-        { "single_word", TOK_A_WORD }, { "normalized", TOK_A_NORMALIZED }
-    };
+    static const struct {
+        const char *key;
+        uint32_t flag;
+    } known[] = { { "lstrip", TOK_A_LSTRIP },
+                  { "rstrip", TOK_A_RSTRIP },
+                  { "single_word", TOK_A_WORD },
+                  { "normalized", TOK_A_NORMALIZED } };
     uint32_t flags = 0;
     size_t n;
     const char *s = jv_str(jv_get(v, "content"), &n);
@@ -370,8 +377,7 @@ static cag_status read_more_added(struct load *l, const jv *config)
         if (n == 0 || *end || id < 0)
             return malformed(l, "a key of added_tokens_decoder in "
                                 "tokenizer_config.json is not an id");
-        if ((uint64_t)id < l->b.n_token &&
-            l->b.token[id].flags & TOK_ADDED)
+        if ((uint64_t)id < l->b.n_token && l->b.token[id].flags & TOK_ADDED)
             continue;
         st = one_added(l, id, jv_iter_value(it));
     }
@@ -440,7 +446,8 @@ static cag_status config_token(const struct load *l, const jv *config,
     if (*id < 0)
         return cag_fail(l->err, CAG_E_FORMAT, l->file, -1,
                         "%s \"%s\" of tokenizer_config.json is not in the "
-                        "vocabulary", key, s);
+                        "vocabulary",
+                        key, s);
     return CAG_OK;
 }
 
@@ -462,14 +469,14 @@ static cag_status one_post_processor(struct load *l, const jv *v)
     cag_status st = CAG_OK;
 
     if (is(type_of(v), "ByteLevel"))
-        return CAG_OK;            /* trims offsets only */
+        return CAG_OK; /* trims offsets only */
     if (!is(type_of(v), "TemplateProcessing"))
         return unsupported(l, "post-processor", type_of(v));
     known = jv_get(v, "special_tokens");
     for (size_t i = 0; !st && i < jv_count(single); i++) {
         const jv *special = jv_get(jv_at(single, i), "SpecialToken");
         const jv *ids;
-        if (!special)             /* the text itself: the rest follows it */
+        if (!special) /* the text itself: the rest follows it */
             break;
         ids = jv_get(jv_get(known, jv_get_str(special, "id", "")), "ids");
         if (jv_count(ids) == 0)
@@ -491,8 +498,8 @@ static cag_status eos_ids(struct load *l, const jv *config, const char *file)
 
     l->b.file = file;
     for (size_t i = 0; !st && i < n; i++)
-        st = tok_build_eos(&l->b, jv_int(jv_type(v) == JV_ARRAY ? jv_at(v, i)
-                                                                : v, -1),
+        st = tok_build_eos(&l->b,
+                           jv_int(jv_type(v) == JV_ARRAY ? jv_at(v, i) : v, -1),
                            l->err);
     l->b.file = own;
     return st;
@@ -576,10 +583,10 @@ enum { F_TOKENIZER, F_TOK_CONFIG, F_GENERATION, F_CONFIG, N_FILE };
 
 cag_status tok_from_dir(const char *dir, cag_tokenizer **out, cag_error *err)
 {
-    static const char *const name[N_FILE] = {
-        "tokenizer.json", "tokenizer_config.json", "generation_config.json",
-        "config.json"
-    };
+    static const char *const name[N_FILE] = { "tokenizer.json",
+                                              "tokenizer_config.json",
+                                              "generation_config.json",
+                                              "config.json" };
     char *path[N_FILE] = { NULL };
     jv *doc[N_FILE] = { NULL };
     struct load l = { .err = err };

@@ -29,7 +29,8 @@ static cag_status span(struct norm_map *m, size_t norm, size_t orig,
     if (m->n == m->cap) {
         size_t cap = m->cap ? m->cap * 2 : 64, bytes;
         void *p = mem_mul(&bytes, cap, sizeof *m->span)
-                      ? mem_realloc(m->span, bytes) : NULL;
+                      ? mem_realloc(m->span, bytes)
+                      : NULL;
         if (!p)
             return cag_fail_nomem(err, "offsets");
         m->span = p;
@@ -128,8 +129,8 @@ static bool begins_with_space(const cag_tokenizer *t, const char *s, size_t n)
                            memcmp(s, SPACE_MARK, 3) == 0);
 }
 
-static bool wants_space(const cag_tokenizer *t, const char *text,
-                        size_t begin, size_t end)
+static bool wants_space(const cag_tokenizer *t, const char *text, size_t begin,
+                        size_t end)
 {
     switch (t->prepend) {
     case TOK_PREPEND_ALWAYS:

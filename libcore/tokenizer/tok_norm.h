@@ -9,12 +9,15 @@
 
 /* From byte norm on, a byte comes from orig + (its distance to norm) if
  * linear, else from orig. */
-struct norm_span { size_t norm, orig; bool linear; };
+struct norm_span {
+    size_t norm, orig;
+    bool linear;
+};
 
 struct norm_map {
     struct norm_span *span;
-    size_t            n, cap;
-    size_t            at;          /* the last look-up; they only go forward */
+    size_t n, cap;
+    size_t at; /* the last look-up; they only go forward */
 };
 
 /*
@@ -26,6 +29,6 @@ cag_status tok_norm(const cag_tokenizer *t, const char *text, size_t begin,
                     size_t end, struct buf *out, struct norm_map *map,
                     cag_error *err);
 /* Where byte norm of the normal form began in text: a character's start. */
-size_t     norm_map_find(struct norm_map *m, size_t norm, const char *text);
+size_t norm_map_find(struct norm_map *m, size_t norm, const char *text);
 
 #endif

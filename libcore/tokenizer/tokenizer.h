@@ -30,6 +30,6 @@ cag_status tok_from_blob(const void *blob, size_t size, const char *name,
                          cag_tokenizer **out, cag_error *err);
 /* The compiled form; valid as long as the tokenizer. */
 const void *tok_blob(const cag_tokenizer *t, size_t *size);
-void        tok_free(cag_tokenizer *t);
+void tok_free(cag_tokenizer *t);
 
 #endif

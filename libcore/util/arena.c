@@ -16,15 +16,15 @@
 
 #include "util/mem.h"
 
-#define BLOCK_MIN  ((size_t)4096)
-#define BLOCK_MAX  ((size_t)1 << 20)
-#define ALIGN_MAX  ((size_t)64)
+#define BLOCK_MIN ((size_t)4096)
+#define BLOCK_MAX ((size_t)1 << 20)
+#define ALIGN_MAX ((size_t)64)
 
 struct arena_block {
     struct arena_block *next;
-    size_t              used, cap;   /* of the ALIGN_MAX-aligned body */
+    size_t used, cap; /* of the ALIGN_MAX-aligned body */
 };
-#define BODY ALIGN_MAX               /* the body starts here in a block */
+#define BODY ALIGN_MAX /* the body starts here in a block */
 _Static_assert(sizeof(struct arena_block) <= BODY, "header fits");
 
 static char *body(struct arena_block *b)

@@ -10,7 +10,9 @@
 #include <stddef.h>
 
 struct arena_block;
-struct arena { struct arena_block *head; };   /* {0} is a valid empty arena */
+struct arena {
+    struct arena_block *head;
+}; /* {0} is a valid empty arena */
 
 /* NULL when out of memory.  align is a power of two, at most 64. */
 void *arena_alloc(struct arena *a, size_t size, size_t align);
@@ -19,6 +21,6 @@ void *arena_array(struct arena *a, size_t n, size_t size);
 char *arena_strndup(struct arena *a, const char *s, size_t n);
 char *arena_printf(struct arena *a, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
-void  arena_release(struct arena *a);
+void arena_release(struct arena *a);
 
 #endif

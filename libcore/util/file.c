@@ -118,7 +118,10 @@ void file_unmap(struct file_map *m)
 {
     if (m->data) {
         /* munmap takes a plain pointer; nothing is written through it */
-        union { const void *in; void *out; } u = { m->data };
+        union {
+            const void *in;
+            void *out;
+        } u = { m->data };
         munmap(u.out, m->size);
     }
     mem_free(m->path);
@@ -159,8 +162,7 @@ cag_status file_read_fd(int fd, const char *name, size_t max_bytes,
         got += (size_t)n;
         if (got > max_bytes)
             return cag_fail(err, CAG_E_LIMIT, name, -1,
-                            "is larger than the limit of %zu bytes",
-                            max_bytes);
+                            "is larger than the limit of %zu bytes", max_bytes);
         if ((size_t)n == room)
             room = room < (size_t)1 << 20 ? 65536 : (size_t)1 << 20;
     }
@@ -200,7 +202,7 @@ cag_status file_check_text(const char *path, cag_error *err)
         return CAG_OK;
     fd = open_retry(path, O_RDONLY | O_NOCTTY | O_NONBLOCK, 0);
     if (fd < 0)
-        return CAG_OK;              /* said when it is written */
+        return CAG_OK; /* said when it is written */
     do
         n = pread(fd, head, sizeof head, 0);
     while (n < 0 && errno == EINTR);
@@ -326,7 +328,7 @@ static int open_lock(const char *name, bool *created)
     *created = false;
     do {
         fd = open_retry(name, O_RDWR | O_NOCTTY, 0);
-        if (fd < 0 && errno == EACCES)   /* another user's: good enough */
+        if (fd < 0 && errno == EACCES) /* another user's: good enough */
             fd = open_retry(name, O_RDONLY | O_NOCTTY, 0);
         if (fd >= 0 || errno != ENOENT)
             return fd;
@@ -366,8 +368,8 @@ static bool has_name(int fd, const char *name)
 {
     struct stat a, b;
 
-    return fstat(fd, &a) == 0 && stat(name, &b) == 0 &&
-           a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+    return fstat(fd, &a) == 0 && stat(name, &b) == 0 && a.st_dev == b.st_dev &&
+           a.st_ino == b.st_ino;
 }
 
 cag_status file_lock(struct file_lock *l, const char *path, double timeout_s,

@@ -15,14 +15,14 @@
 /* What stat says, for freshness checks; times in ns since the epoch. */
 struct file_id {
     uint64_t dev, ino, size_bytes;
-    int64_t  mtime_ns, ctime_ns;
+    int64_t mtime_ns, ctime_ns;
 };
 
 struct file_map {
-    const uint8_t *data;   /* NULL when the file is empty */
-    size_t         size;
+    const uint8_t *data; /* NULL when the file is empty */
+    size_t size;
     struct file_id id;
-    char          *path;   /* owned copy */
+    char *path; /* owned copy */
 };
 
 /*
@@ -31,7 +31,7 @@ struct file_map {
  * says which).  file_unmap accepts a zeroed struct.
  */
 cag_status file_map(struct file_map *m, const char *path, cag_error *err);
-void       file_unmap(struct file_map *m);
+void file_unmap(struct file_map *m);
 
 /* Append a whole file to b; "-" reads fd 0.  CAG_E_LIMIT above max_bytes. */
 cag_status file_read(const char *path, size_t max_bytes, struct buf *b,
@@ -43,12 +43,13 @@ cag_status file_stat(const char *path, struct file_id *id, cag_error *err);
 /* CAG_E_CREATE when path is a regular file that holds no text (a NUL byte near
  * its begin): a model or a cache that text is about to replace. */
 cag_status file_check_text(const char *path, cag_error *err);
-bool       file_exists(const char *path);
-bool       file_is_dir(const char *path);
+bool file_exists(const char *path);
+bool file_is_dir(const char *path);
 
-/* Path helpers; results are heap strings (mem_free), NULL when out of memory. */
-char *file_dirname(const char *path);              /* "a/b" -> "a", "b" -> "." */
-char *file_join(const char *dir, const char *name);  /* absolute name wins */
+/* Path helpers; results are heap strings (mem_free), NULL when out of memory.
+ */
+char *file_dirname(const char *path); /* "a/b" -> "a", "b" -> "." */
+char *file_join(const char *dir, const char *name); /* absolute name wins */
 /* Absolute, without "." and ".." and doubled slashes; touches no disk but
  * the current directory. */
 char *file_absolute(const char *path);
@@ -61,7 +62,7 @@ char *file_relative(const char *path, const char *dir);
  * followed, also to a target that does not exist yet. */
 char *file_follow(const char *path);
 /* N, where path leads to /proc/self/fd/N as /dev/stdout does; else -1. */
-int   file_named_fd(const char *path);
+int file_named_fd(const char *path);
 
 /*
  * A file being written.  The temporary lies in the target's directory; a
@@ -74,9 +75,9 @@ int   file_named_fd(const char *path);
  * those of dead runs for the same target (they are locked while alive).
  */
 struct file_out {
-    int      fd;
-    char    *path, *tmp;    /* owned */
-    uint64_t off;           /* bytes written so far by file_out_write */
+    int fd;
+    char *path, *tmp; /* owned */
+    uint64_t off;     /* bytes written so far by file_out_write */
 };
 cag_status file_out_open(struct file_out *o, const char *path, int mode,
                          cag_error *err);
@@ -95,12 +96,12 @@ cag_status file_pwrite(int fd, const char *path, const void *data, size_t n,
 cag_status file_replace(int fd, const char *from, const char *to,
                         cag_error *err);
 cag_status file_out_commit(struct file_out *o, cag_error *err);
-void       file_out_abort(struct file_out *o);
+void file_out_abort(struct file_out *o);
 /* Could path be written?  CAG_E_CREATE if its directory is missing or may not
  * be written, or if it exists and is no regular file.  Creates nothing. */
 cag_status file_can_create(const char *path, cag_error *err);
 /* Remove what dead runs left for this target; best effort. */
-void       file_out_clean(const char *path);
+void file_out_clean(const char *path);
 /* Bytes free to this user on the file system of path's directory. */
 cag_status file_space(const char *path, uint64_t *free_bytes, cag_error *err);
 /* Unlink the temporary of every open file_out; async-signal-safe, for a
@@ -113,7 +114,7 @@ void file_emergency_drop(const char *path);
 /* Test hook: fail the nth write-side system call from now with errno sys
  * (0 = short write of half); nth 0 turns it off.  file_fault_left: calls
  * that are still to come before it, 0 once it has happened. */
-void    file_fault(int64_t nth, int sys);
+void file_fault(int64_t nth, int sys);
 int64_t file_fault_left(void);
 
 /*
@@ -123,12 +124,12 @@ int64_t file_fault_left(void);
  * Waits at most timeout_s seconds (0: not at all), then CAG_E_LOCKED.
  */
 struct file_lock {
-    int   fd;
-    char *created;      /* its name, heap, if it was not there before */
+    int fd;
+    char *created; /* its name, heap, if it was not there before */
 };
 cag_status file_lock(struct file_lock *l, const char *path, double timeout_s,
                      cag_error *err);
-void       file_unlock(struct file_lock *l);
-void       file_lock_undo(struct file_lock *l);
+void file_unlock(struct file_lock *l);
+void file_lock_undo(struct file_lock *l);
 
 #endif

@@ -29,16 +29,16 @@
 #include "util/file.h"
 #include "util/mem.h"
 
-#define TMP_MARK ".cag-"
-#define TMP_END  ".tmp"
-#define TMP_XS   6
+#define TMP_MARK  ".cag-"
+#define TMP_END   ".tmp"
+#define TMP_XS    6
 /* "." name ".cag-XXXXXX.tmp" must stay below NAME_MAX */
 #define NAME_KEEP (NAME_MAX - 1 - 5 - TMP_XS - 4)
 
 /* --- the test hook ------------------------------------------------------ */
 
 static _Atomic int64_t fault_left;
-static atomic_int      fault_sys;
+static atomic_int fault_sys;
 
 void file_fault(int64_t nth, int sys)
 {
@@ -74,8 +74,8 @@ static bool fault(bool *half)
 enum { SLOT_FREE, SLOT_BUSY, SLOT_LIVE };
 static struct slot {
     atomic_int state;
-    pid_t      pid;            /* a forked child must leave them alone */
-    char       path[PATH_MAX];
+    pid_t pid; /* a forked child must leave them alone */
+    char path[PATH_MAX];
 } slots[64];
 
 static bool slot_take(const char *tmp)
@@ -108,7 +108,7 @@ static void slot_drop(const char *tmp)
 
 void file_emergency_add(const char *path)
 {
-    (void)slot_take(path);       /* none free: it stays, empty */
+    (void)slot_take(path); /* none free: it stays, empty */
 }
 
 void file_emergency_drop(const char *path)
@@ -223,7 +223,7 @@ static int set_mode(int fd, const struct stat *old, int mode)
     mode_t m;
 
     if (!old && mode == -1)
-        return 0;                    /* mkostemps made it 0600 & ~umask */
+        return 0; /* mkostemps made it 0600 & ~umask */
     m = mode != -1 ? (mode_t)mode : old->st_mode & 07777;
     if (old && fchown(fd, (uid_t)-1, old->st_gid) != 0 && mode == -1)
         /* not our group: its members must not get what the old ones had */
@@ -306,7 +306,7 @@ cag_status file_out_open(struct file_out *o, const char *path, int mode,
     o->fd = create_locked(o->tmp);
     if (o->fd < 0) {
         int sys = errno;
-        mem_free(o->tmp);            /* nothing to unlink */
+        mem_free(o->tmp); /* nothing to unlink */
         o->tmp = NULL;
         st = cag_fail_sys(err, CAG_E_CREATE, sys, path, "cannot create");
         goto out;
@@ -315,7 +315,8 @@ cag_status file_out_open(struct file_out *o, const char *path, int mode,
         st = cag_fail(err, CAG_E_LIMIT, path, -1,
                       "too many files are being written at once");
     else if (set_mode(o->fd, exists ? &old : NULL, mode) != 0)
-        st = cag_fail_sys(err, CAG_E_CREATE, errno, path, "cannot set the mode");
+        st =
+            cag_fail_sys(err, CAG_E_CREATE, errno, path, "cannot set the mode");
 out:
     mem_free(dir);
     if (st)
@@ -423,8 +424,8 @@ static cag_status sync_dir(const char *dir, cag_error *err)
 }
 
 /* As file_replace; *done: it was renamed, whatever came after. */
-static cag_status replace(int fd, const char *from, const char *to,
-                          bool *done, cag_error *err)
+static cag_status replace(int fd, const char *from, const char *to, bool *done,
+                          cag_error *err)
 {
     /* taken first: memory that is short must not fail what is done */
     char *dir = file_dirname(to);
@@ -473,7 +474,7 @@ void file_out_abort(struct file_out *o)
         unlink(o->tmp);
         slot_drop(o->tmp);
     }
-    if (o->fd >= 0 && o->path)       /* {0} is a valid, closed file_out */
+    if (o->fd >= 0 && o->path) /* {0} is a valid, closed file_out */
         close(o->fd);
     mem_free(o->tmp);
     mem_free(o->path);

@@ -113,10 +113,10 @@ const char *hash_sha256_library(void)
 }
 
 #define TEXT_(x) #x
-#define TEXT(x) TEXT_(x)
+#define TEXT(x)  TEXT_(x)
 
 const char *hash_xxh3_library(void)
 {
-    return TEXT(XXH_VERSION_MAJOR) "." TEXT(XXH_VERSION_MINOR) "."
-           TEXT(XXH_VERSION_RELEASE);
+    return TEXT(XXH_VERSION_MAJOR) "." TEXT(XXH_VERSION_MINOR) "." TEXT(
+        XXH_VERSION_RELEASE);
 }

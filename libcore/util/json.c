@@ -21,8 +21,8 @@
 /* --- allocation ---------------------------------------------------------- */
 
 static _Thread_local struct {
-    bool   failed;            /* an allocation failed since watch()         */
-    char  *reserve;
+    bool failed; /* an allocation failed since watch()         */
+    char *reserve;
     size_t cap, used;
 } tls;
 
@@ -77,7 +77,10 @@ static jv *made(json_t *v)
 
 /* --- reading ------------------------------------------------------------- */
 
-struct input { const char *text; size_t left; };
+struct input {
+    const char *text;
+    size_t left;
+};
 
 static size_t feed(void *buffer, size_t size, void *ctx)
 {
@@ -124,8 +127,8 @@ static bool widen(const char *text, size_t n, struct buf *out)
         size_t b = i > 1 && text[i - 1] == '-' ? i - 1 : i;
         bool whole = (b == 0 || !strchr(".eE+", text[b - 1])) &&
                      (digits == n || !strchr(".eE", text[digits]));
-        if (whole && beyond_int64(text + i, digits - i,
-                                  i > 0 && text[i - 1] == '-')) {
+        if (whole &&
+            beyond_int64(text + i, digits - i, i > 0 && text[i - 1] == '-')) {
             buf_add(out, text + done, digits - done);
             buf_str(out, ".0");
             done = digits;
@@ -151,10 +154,9 @@ static cag_status parse(const char *text, size_t n, const char *file,
         return cag_fail_nomem(err, "JSON");
     tls.cap = 8 * n + 65536;
     tls.used = 0;
-    v = json_load_callback(feed, &in,
-                           JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL |
-                               JSON_DECODE_ANY,
-                           &e);
+    v = json_load_callback(
+        feed, &in, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_ANY,
+        &e);
     bool failed = tls.failed;
     if (failed) {
         json_decref(v);
@@ -170,9 +172,9 @@ static cag_status parse(const char *text, size_t n, const char *file,
         bool changed = widen(text, n, &wide);
         cag_status st = CAG_OK;
         if (changed)
-            st = buf_failed(&wide) ? cag_fail_nomem(err, "JSON")
-                                   : parse(wide.data, wide.size, file, false,
-                                           out, err);
+            st = buf_failed(&wide)
+                     ? cag_fail_nomem(err, "JSON")
+                     : parse(wide.data, wide.size, file, false, out, err);
         buf_free(&wide);
         if (changed)
             return st;
@@ -236,9 +238,10 @@ enum jv_type jv_type(const jv *v)
 const char *jv_type_name(const jv *v)
 {
     static const char *const names[] = {
-        [JV_NULL] = "null", [JV_BOOL] = "a boolean", [JV_INT] = "an integer",
-        [JV_REAL] = "a number", [JV_STR] = "a string",
-        [JV_ARRAY] = "an array", [JV_OBJECT] = "an object",
+        [JV_NULL] = "null",        [JV_BOOL] = "a boolean",
+        [JV_INT] = "an integer",   [JV_REAL] = "a number",
+        [JV_STR] = "a string",     [JV_ARRAY] = "an array",
+        [JV_OBJECT] = "an object",
     };
 
     return names[jv_type(v)];

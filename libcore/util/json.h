@@ -24,7 +24,7 @@
 #include "util/buf.h"
 #include "util/error.h"
 
-typedef struct jv jv;    /* opaque; a jansson value */
+typedef struct jv jv; /* opaque; a jansson value */
 
 enum jv_type { JV_NULL, JV_BOOL, JV_INT, JV_REAL, JV_STR, JV_ARRAY, JV_OBJECT };
 
@@ -32,27 +32,28 @@ cag_status jv_parse(const char *text, size_t n, const char *file, jv **out,
                     cag_error *err);
 cag_status jv_parse_file(const char *path, size_t max_bytes, jv **out,
                          cag_error *err);
-void       jv_free(jv *v);                  /* drops one owned reference */
+void jv_free(jv *v); /* drops one owned reference */
 
-enum jv_type jv_type(const jv *v);          /* NULL -> JV_NULL */
-const char  *jv_type_name(const jv *v);
-const jv    *jv_get(const jv *object, const char *key);   /* NULL if absent */
-size_t       jv_count(const jv *v);         /* array or object, else 0 */
-const jv    *jv_at(const jv *array, size_t i);            /* NULL outside */
-const char  *jv_str(const jv *v, size_t *n);   /* NULL if not a string */
-const char  *jv_get_str(const jv *object, const char *key, const char *def);
-int64_t      jv_int(const jv *v, int64_t def);
-int64_t      jv_get_int(const jv *object, const char *key, int64_t def);
-double       jv_num(const jv *v, double def);   /* integer or real */
-double       jv_get_num(const jv *object, const char *key, double def);
-bool         jv_bool(const jv *v, bool def);
-bool         jv_get_bool(const jv *object, const char *key, bool def);
+enum jv_type jv_type(const jv *v); /* NULL -> JV_NULL */
+const char *jv_type_name(const jv *v);
+const jv *jv_get(const jv *object, const char *key); /* NULL if absent */
+size_t jv_count(const jv *v);               /* array or object, else 0 */
+const jv *jv_at(const jv *array, size_t i); /* NULL outside */
+const char *jv_str(const jv *v, size_t *n); /* NULL if not a string */
+const char *jv_get_str(const jv *object, const char *key, const char *def);
+int64_t jv_int(const jv *v, int64_t def);
+int64_t jv_get_int(const jv *object, const char *key, int64_t def);
+double jv_num(const jv *v, double def); /* integer or real */
+double jv_get_num(const jv *object, const char *key, double def);
+bool jv_bool(const jv *v, bool def);
+bool jv_get_bool(const jv *object, const char *key, bool def);
 
-/* Iterate an object in insertion order: for (it = jv_iter(o); it; it = jv_next(o, it)) */
-void       *jv_iter(const jv *object);
-void       *jv_next(const jv *object, void *it);
+/* Iterate an object in insertion order: for (it = jv_iter(o); it; it =
+ * jv_next(o, it)) */
+void *jv_iter(const jv *object);
+void *jv_next(const jv *object, void *it);
 const char *jv_iter_key(void *it, size_t *n);
-const jv   *jv_iter_value(void *it);
+const jv *jv_iter_value(void *it);
 
 /* Required members: err names file, key, found and expected. */
 cag_status jv_need_str(const jv *object, const char *key, const char *file,
@@ -60,24 +61,24 @@ cag_status jv_need_str(const jv *object, const char *key, const char *file,
 cag_status jv_need_int(const jv *object, const char *key, const char *file,
                        int64_t min, int64_t max, int64_t *out, cag_error *err);
 
-jv  *jv_new_object(void);
-jv  *jv_new_array(void);
-jv  *jv_new_str(const char *s, size_t n);   /* NULL if not UTF-8 */
-jv  *jv_new_int(int64_t v);
-jv  *jv_new_real(double v);
-jv  *jv_new_bool(bool v);
-jv  *jv_new_null(void);
-jv  *jv_copy(const jv *v);                  /* deep */
+jv *jv_new_object(void);
+jv *jv_new_array(void);
+jv *jv_new_str(const char *s, size_t n); /* NULL if not UTF-8 */
+jv *jv_new_int(int64_t v);
+jv *jv_new_real(double v);
+jv *jv_new_bool(bool v);
+jv *jv_new_null(void);
+jv *jv_copy(const jv *v); /* deep */
 bool jv_set(jv *object, const char *key, jv *value);
 bool jv_append(jv *array, jv *value);
-void jv_clear(jv *array);                   /* cannot fail */
+void jv_clear(jv *array); /* cannot fail */
 void jv_remove(jv *object, const char *key);
 bool jv_set_str(jv *object, const char *key, const char *s);
 bool jv_set_int(jv *object, const char *key, int64_t v);
 bool jv_set_bool(jv *object, const char *key, bool v);
 bool jv_set_real(jv *object, const char *key, double v);
 
-void       jv_dump(const jv *v, struct buf *out);       /* compact, one line */
+void jv_dump(const jv *v, struct buf *out); /* compact, one line */
 cag_status jv_dump_canonical(const jv *v, struct buf *out, cag_error *err);
 
 #endif

@@ -17,7 +17,7 @@
 
 static void dump_str(const char *s, size_t n, struct buf *out)
 {
-    static const char names[] = "btn?fr";    /* 8..13; 11 has no name */
+    static const char names[] = "btn?fr"; /* 8..13; 11 has no name */
     size_t plain = 0;
 
     buf_char(out, '"');
@@ -65,7 +65,11 @@ static void dump_real(double v, struct buf *out)
         buf_str(out, ".0");
 }
 
-struct member { const char *key; size_t n; const jv *value; };
+struct member {
+    const char *key;
+    size_t n;
+    const jv *value;
+};
 
 static int by_key(const void *a, const void *b)
 {

@@ -12,12 +12,13 @@
 #include <string.h>
 
 static _Atomic int64_t n_asked, n_live, fail_at;
-static atomic_bool     fail_sticky;
+static atomic_bool fail_sticky;
 
 /* Count one allocation; true if it has to fail. */
 static bool must_fail(void)
 {
-    int64_t n = atomic_fetch_add_explicit(&n_asked, 1, memory_order_relaxed) + 1;
+    int64_t n =
+        atomic_fetch_add_explicit(&n_asked, 1, memory_order_relaxed) + 1;
     int64_t at = atomic_load_explicit(&fail_at, memory_order_relaxed);
 
     if (at == 0)

@@ -69,7 +69,7 @@ char *file_absolute(const char *path)
 
         while ((p = buf_reserve(&cwd, room)) && !getcwd(p, room)) {
             room *= 2;
-            if (room > (size_t)1 << 20) {   /* no current directory */
+            if (room > (size_t)1 << 20) { /* no current directory */
                 buf_free(&cwd);
                 return NULL;
             }

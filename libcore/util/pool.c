@@ -41,44 +41,44 @@
 #include "util/file.h"
 #include "util/mem.h"
 
-#define POOL_MAX 512
-#define SPIN_NS  50000
-#define CALL_NS  20000           /* waking workers who then do not come */
-#define LOSS_NS  5000000         /* lost that much: work alone */
-#define GAIN_NS  10000000        /* earlier gains count up to here */
-#define WATCH_NS 50000000
+#define POOL_MAX     512
+#define SPIN_NS      50000
+#define CALL_NS      20000    /* waking workers who then do not come */
+#define LOSS_NS      5000000  /* lost that much: work alone */
+#define GAIN_NS      10000000 /* earlier gains count up to here */
+#define WATCH_NS     50000000
 #define ALONE_MIN_NS 25000000
 #define ALONE_MAX_NS 1600000000
-#define CLOSED   (1u << 31)
+#define CLOSED       (1u << 31)
 
 struct worker {
     struct pool *pool;
-    pthread_t    thread;
-    int          index;
+    pthread_t thread;
+    int index;
 };
 
 struct pool {
     int n_thread;
 
-    pool_fn *fn;                 /* the job; see gate */
-    void    *ctx;
-    int64_t  n, grain;
+    pool_fn *fn; /* the job; see gate */
+    void *ctx;
+    int64_t n, grain;
 
     /* the caller's own: the workers' account, and until when it goes alone */
-    int64_t  balance_ns, alone_until_ns, alone_ns;
-    bool   (*go_on)(void *ctx);
-    void    *go_on_ctx;
-    int64_t  asked_ns;
-    bool     cancelled;
+    int64_t balance_ns, alone_until_ns, alone_ns;
+    bool (*go_on)(void *ctx);
+    void *go_on_ctx;
+    int64_t asked_ns;
+    bool cancelled;
 
     _Alignas(64) _Atomic int64_t next;
-    _Alignas(64) atomic_uint     gate;
-    _Alignas(64) atomic_uint     epoch;     /* counts jobs and the end */
-    atomic_int      n_asleep;
-    atomic_bool     caller_asleep, stop;
+    _Alignas(64) atomic_uint gate;
+    _Alignas(64) atomic_uint epoch; /* counts jobs and the end */
+    atomic_int n_asleep;
+    atomic_bool caller_asleep, stop;
     pthread_mutex_t lock;
-    pthread_cond_t  job_there, all_out;
-    struct worker   workers[];
+    pthread_cond_t job_there, all_out;
+    struct worker workers[];
 };
 
 static inline void cpu_pause(void)
@@ -227,7 +227,7 @@ static void judge(struct pool *p, int64_t begin, int64_t done, int64_t mine,
         p->balance_ns = GAIN_NS;
     if (p->balance_ns < -LOSS_NS) {
         p->balance_ns = 0;
-        p->alone_ns = p->alone_ns < ALONE_MIN_NS / 2 ? ALONE_MIN_NS
+        p->alone_ns = p->alone_ns < ALONE_MIN_NS / 2   ? ALONE_MIN_NS
                       : p->alone_ns > ALONE_MAX_NS / 2 ? ALONE_MAX_NS
                                                        : 2 * p->alone_ns;
         p->alone_until_ns = now + p->alone_ns;
@@ -377,7 +377,7 @@ static int affinity(void)
             return count;
         if (r == 0 || errno != EINVAL || n > 1 << 20)
             return 1;
-        n *= 2;                      /* the machine's mask is longer */
+        n *= 2; /* the machine's mask is longer */
     }
 }
 
@@ -407,8 +407,9 @@ static int cgroup_limit(void)
     if (file_read("/proc/self/cgroup", 65536, &group, NULL) != CAG_OK ||
         group.size == 0)
         goto out;
-    char *line = strncmp(group.data, "0::", 3) == 0 ? group.data
-                                                    : strstr(group.data, "\n0::");
+    char *line = strncmp(group.data, "0::", 3) == 0
+                     ? group.data
+                     : strstr(group.data, "\n0::");
     if (!line)
         goto out;
     line = strchr(line, '/');

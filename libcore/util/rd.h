@@ -15,27 +15,27 @@
 
 struct rd {
     const uint8_t *data;
-    size_t         size, pos;
-    const char    *file;      /* borrowed, for messages */
-    int64_t        base;      /* file offset of data[0] */
-    cag_status     status;
-    cag_error     *err;
+    size_t size, pos;
+    const char *file; /* borrowed, for messages */
+    int64_t base;     /* file offset of data[0] */
+    cag_status status;
+    cag_error *err;
 };
 
-void     rd_init(struct rd *r, const void *data, size_t size,
-                 const char *file, int64_t base, cag_error *err);
-uint8_t  rd_u8(struct rd *r, const char *what, uint8_t min, uint8_t max);
+void rd_init(struct rd *r, const void *data, size_t size, const char *file,
+             int64_t base, cag_error *err);
+uint8_t rd_u8(struct rd *r, const char *what, uint8_t min, uint8_t max);
 uint16_t rd_u16(struct rd *r, const char *what, uint16_t min, uint16_t max);
 uint32_t rd_u32(struct rd *r, const char *what, uint32_t min, uint32_t max);
 uint64_t rd_u64(struct rd *r, const char *what, uint64_t min, uint64_t max);
-int32_t  rd_i32(struct rd *r, const char *what, int32_t min, int32_t max);
-float    rd_f32(struct rd *r, const char *what);    /* any bits, NaN too */
+int32_t rd_i32(struct rd *r, const char *what, int32_t min, int32_t max);
+float rd_f32(struct rd *r, const char *what); /* any bits, NaN too */
 /* n bytes in place, or NULL; valid as long as the buffer */
 const uint8_t *rd_bytes(struct rd *r, const char *what, size_t n);
-void     rd_seek(struct rd *r, const char *what, size_t pos);
-size_t   rd_left(const struct rd *r);
+void rd_seek(struct rd *r, const char *what, size_t pos);
+size_t rd_left(const struct rd *r);
 /* Fail at the current position (only the first failure is kept). */
-void     rd_fail(struct rd *r, cag_status status, const char *fmt, ...)
+void rd_fail(struct rd *r, cag_status status, const char *fmt, ...)
     PRINTF_LIKE(3, 4);
 
 /* Unaligned little-endian access without a cast, for hot paths. */

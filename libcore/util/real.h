@@ -8,7 +8,8 @@
 
 /* e^x for x <= 0, relative error below 1e-14; 0 below -708. */
 double real_exp(double x);
-/* ln x for x > 0, normal and finite; absolute error below 1e-15 + 1e-16 |ln x|. */
+/* ln x for x > 0, normal and finite; absolute error below 1e-15 + 1e-16 |ln x|.
+ */
 double real_log(double x);
 
 #endif

@@ -14,7 +14,7 @@ static const char lfs_magic[] = "version https://git-lfs";
 
 static const struct {
     const char *magic;
-    size_t      n;
+    size_t n;
     const char *kind;
 } kinds[] = {
     { lfs_magic, sizeof lfs_magic - 1,
@@ -38,12 +38,16 @@ static const struct {
     { "\x93NUMPY", 6, "a NumPy array" },
     { "\x28\xb5\x2f\xfd", 4, "a zstd-compressed file" },
     { "\x1f\x8b", 2, "a gzip-compressed file" },
-    { "\xfd" "7zXZ", 5, "an xz-compressed file" },
+    { "\xfd"
+      "7zXZ",
+      5, "an xz-compressed file" },
     { "\x89PNG", 4, "an image" },
     { "\xff\xd8\xff", 3, "an image" },
     { "GIF8", 4, "an image" },
     { "%PDF-", 5, "a PDF document" },
-    { "\x7f" "ELF", 4, "a program" },
+    { "\x7f"
+      "ELF",
+      4, "a program" },
     { "SQLite format 3", 16, "an SQLite database" },
     { "#!", 2, "a script" },
     { "<!DOCTYPE", 9, "an HTML page" },
@@ -65,8 +69,7 @@ const char *cag_file_kind(const void *head, size_t n)
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (n >= kinds[i].n && memcmp(p, kinds[i].magic, kinds[i].n) == 0)
             return kinds[i].kind;
-    if (n >= 10 && p[8] == '{' &&
-        (p[9] == '"' || p[9] == ' ' || p[9] == '}') &&
+    if (n >= 10 && p[8] == '{' && (p[9] == '"' || p[9] == ' ' || p[9] == '}') &&
         rd_le64(p) < UINT64_C(1) << 32)
         return "a safetensors file";
     if (n >= 1 && p[0] == '{')

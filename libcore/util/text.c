@@ -119,7 +119,7 @@ int utf8_decode(const char *s, size_t n, uint32_t *cp)
               (uint32_t)(u[2] & 0x3F) << 6 | (u[3] & 0x3F);
         return 4;
     default:
-        *cp = 0xFFFD;      /* the caller promised valid text: still move on */
+        *cp = 0xFFFD; /* the caller promised valid text: still move on */
         return 1;
     }
 }
@@ -178,8 +178,8 @@ void utf8_sanitize(const char *s, size_t n, struct buf *out)
 /* --- NFC ----------------------------------------------------------------- */
 
 struct cps {
-    utf8proc_int32_t *cp, *aux;   /* [cap] each */
-    size_t            n, cap;
+    utf8proc_int32_t *cp, *aux; /* [cap] each */
+    size_t n, cap;
 };
 
 static bool cps_room(struct cps *c, size_t cap)
@@ -279,7 +279,7 @@ cag_status text_nfc(const char *s, size_t n, struct buf *out, cag_error *err)
             break;
         }
         if (run > 0)
-            run--;               /* the last one may take an accent */
+            run--; /* the last one may take an accent */
         buf_add(out, s, run);
         span = run + 1;
         while (span < n && (unsigned char)s[span] >= 0x80)

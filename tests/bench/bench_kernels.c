@@ -27,18 +27,18 @@ static double now(void)
 }
 
 /* best seconds of one call: at least four calls and 0.15 s of them */
-#define BEST(best, ...)                                            \
-    do {                                                           \
-        double end_ = now() + 0.15;                                \
-        int count_ = 0;                                            \
-        (best) = 1e9;                                              \
-        while (count_++ < 4 || now() < end_) {                     \
-            double t_ = now();                                     \
-            __VA_ARGS__;                                           \
-            t_ = now() - t_;                                       \
-            if (t_ < (best))                                       \
-                (best) = t_;                                       \
-        }                                                          \
+#define BEST(best, ...)                        \
+    do {                                       \
+        double end_ = now() + 0.15;            \
+        int count_ = 0;                        \
+        (best) = 1e9;                          \
+        while (count_++ < 4 || now() < end_) { \
+            double t_ = now();                 \
+            __VA_ARGS__;                       \
+            t_ = now() - t_;                   \
+            if (t_ < (best))                   \
+                (best) = t_;                   \
+        }                                      \
     } while (0)
 
 static uint64_t seed = 1;
@@ -95,7 +95,7 @@ static void probe_read(void)
 }
 
 static const struct {
-    int         type;
+    int type;
     const char *name;
 } types[] = {
     { KT_F32, "F32" },   { KT_F16, "F16" },   { KT_BF16, "BF16" },
@@ -108,14 +108,14 @@ enum { N_TYPE = sizeof types / sizeof types[0] };
 static struct kmat matrix(int type, int n_out, int d_in)
 {
     struct kmat w = { .type = type, .n_out = n_out, .d_in = d_in };
-    size_t n = (size_t)d_in / (size_t)kt_block_weights(type) *
-               kt_block_bytes(type);
+    size_t n =
+        (size_t)d_in / (size_t)kt_block_weights(type) * kt_block_bytes(type);
     uint8_t *p = alloc(n * (size_t)n_out + 64);
 
-    p += 2;      /* as unaligned as in a file */
+    p += 2; /* as unaligned as in a file */
     for (size_t i = 0; i < n * (size_t)n_out; i++)
         p[i] = (uint8_t)(i * 2654435761u >> 13 & 0x3b);
-    if (!kt_quantized(type))      /* a denormal number would be slow */
+    if (!kt_quantized(type)) /* a denormal number would be slow */
         memset(p, 0x3a, n * (size_t)n_out);
     w.row_bytes = n;
     w.data = p;
@@ -134,8 +134,8 @@ static void bench_gemm(const struct kernels *k, int type, const char *name,
 
     BEST(s, (k->gemm_pack(xp, x, (size_t)d_in, n_tok, d_in, 0, n_tok),
              k->gemm(y, (size_t)n_out, xp, n_tok, &w, 0, n_out, scratch)));
-    printf("gemm,%s,M %d,K %d,N %d,%.1f GFLOP/s,%.2f ms\n", name, n_tok,
-           d_in, n_out, flop / s * 1e-9, s * 1e3);
+    printf("gemm,%s,M %d,K %d,N %d,%.1f GFLOP/s,%.2f ms\n", name, n_tok, d_in,
+           n_out, flop / s * 1e-9, s * 1e3);
     free((void *)(uintptr_t)(w.data - 2));
     free(x);
     free(y);
@@ -147,8 +147,8 @@ static void bench_gemm(const struct kernels *k, int type, const char *name,
 static void bench_rows(const struct kernels *k, int type, const char *name,
                        int n_x, int d_in, double mb)
 {
-    double row = (double)(d_in / kt_block_weights(type)) *
-                 (double)kt_block_bytes(type);
+    double row =
+        (double)(d_in / kt_block_weights(type)) * (double)kt_block_bytes(type);
     int n_out = (int)(mb * 1e6 / row);
     struct kmat w = matrix(type, n_out, d_in);
     size_t size = k->rows_x_size(type, d_in, false);
@@ -199,9 +199,19 @@ static void bench_attn(const struct kernels *k, int type, int d, int n_row,
     const void **ks = vt + nt, **vs = ks + nt;
     int32_t last[ATTN_ROWS];
     double s, flop = 4.0 * n_row * n_key * d;
-    struct attn_job job = { .kv_type = type, .d_head = d, .n_row = n_row,
-                            .q = q, .ldq = (size_t)d, .last = last, .k = kt,
-                            .v = vt, .ks = ks, .vs = vs, .m = m, .l = l, .o = o,
+    struct attn_job job = { .kv_type = type,
+                            .d_head = d,
+                            .n_row = n_row,
+                            .q = q,
+                            .ldq = (size_t)d,
+                            .last = last,
+                            .k = kt,
+                            .v = vt,
+                            .ks = ks,
+                            .vs = vs,
+                            .m = m,
+                            .l = l,
+                            .o = o,
                             .scratch = scratch };
 
     for (size_t i = 0; i < bytes * (size_t)nt; i++)
@@ -225,9 +235,9 @@ static void bench_attn(const struct kernels *k, int type, int d, int n_row,
     if (type == KV_Q8H)
         bytes += 2 * KV_TILE;
     printf("attn,%s,d %d,rows %d,keys %d,%.1f GFLOP/s,%.1f GB/s,"
-           "%.2f ns per key\n", type == KV_Q8H ? "q8h" : "f16", d, n_row,
-           n_key, flop / s * 1e-9, 2.0 * (double)bytes * nt / s * 1e-9,
-           s * 1e9 / n_key);
+           "%.2f ns per key\n",
+           type == KV_Q8H ? "q8h" : "f16", d, n_row, n_key, flop / s * 1e-9,
+           2.0 * (double)bytes * nt / s * 1e-9, s * 1e9 / n_key);
     free(kv);
     free(scale);
     free(q);
@@ -253,8 +263,8 @@ static void bench_layer(const struct kernels *k)
     memset(y, 0, N * sizeof *y);
     BEST(s, k->rope(y, 9, 64, x, z, 1.0f));
     printf("rope,9 heads of 64,%.1f ns\n", s * 1e9);
-    BEST(s, for (int t = 0; t < KV_TILE; t++)
-         ok &= k->kv_store(KV_F16, tile, tile + 64 * KV_TILE, t, x, z, 64));
+    BEST(s, for (int t = 0; t < KV_TILE; t++) ok &=
+            k->kv_store(KV_F16, tile, tile + 64 * KV_TILE, t, x, z, 64));
     printf("kv_store,64,%.1f ns a token%s\n", s * 1e9 / KV_TILE,
            ok ? "" : " (overflow)");
     BEST(s, rope_table(x, y, 4321, z, 32, 1.0f));

@@ -9,8 +9,8 @@
 #include "engine/session.h"
 
 struct source {
-    struct kvc_shape   shape;
-    const cag_session *s;        /* NULL: codes out of nothing */
+    struct kvc_shape shape;
+    const cag_session *s; /* NULL: codes out of nothing */
 };
 
 static cag_status export_chunk(void *ctx, int layer, int chunk, uint8_t *dst,
@@ -26,10 +26,11 @@ static cag_status make_codes(void *ctx, int layer, int chunk, uint8_t *dst,
                              cag_error *err)
 {
     const struct kvc_shape *s = &((const struct source *)ctx)->shape;
-    const uint16_t scale = 0x2400;           /* 2^-6: values up to 2 */
+    const uint16_t scale = 0x2400; /* 2^-6: values up to 2 */
     const float one = 1;
     size_t n = kvc_scale_off(s, chunk, 0, 0, 0);
-    size_t scales = kvc_factor_off(s, chunk, 0), end = kvc_chunk_bytes(s, chunk);
+    size_t scales = kvc_factor_off(s, chunk, 0),
+           end = kvc_chunk_bytes(s, chunk);
     uint64_t r = (uint64_t)layer * 7919 + (uint64_t)chunk + 1;
 
     (void)err;
@@ -63,8 +64,9 @@ static cag_status write_cache(const cag_model *m, int n, struct source *x,
     struct pool *pool = NULL;
     cag_status st;
 
-    f.shape = (struct kvc_shape){ i->n_layer, i->n_kv_head, i->d_head,
-                                  x->s != NULL ? 2 : 1, n, 0 };
+    f.shape = (struct kvc_shape){ i->n_layer, i->n_kv_head,
+                                  i->d_head,  x->s != NULL ? 2 : 1,
+                                  n,          0 };
     fix_init(&f);
     x->shape = f.shape;
     struct kvc_desc d = fix_desc(&f);

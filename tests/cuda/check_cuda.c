@@ -46,13 +46,13 @@ static const struct check_shape small[2] = {
 
 static struct {
     const char *device, *plugin, *out;
-    bool        tiny, probe;
-    double      budget, start, bandwidth;
-    double      deadline;          /* of the step */
-    char        dir[64], cache[80];
-    double      recompute_s;       /* the cache's tokens, computed */
-    jv         *steps;
-    int         n_bad;
+    bool tiny, probe;
+    double budget, start, bandwidth;
+    double deadline; /* of the step */
+    char dir[64], cache[80];
+    double recompute_s; /* the cache's tokens, computed */
+    jv *steps;
+    int n_bad;
 } g = { .device = "cuda", .budget = 220 };
 
 static double now(void)
@@ -70,8 +70,7 @@ static double left(void)
 
 /* ------------------------------------------------------------------ budgets */
 
-static void finish(const char *name, jv *step, double seconds,
-                   const char *bad);
+static void finish(const char *name, jv *step, double seconds, const char *bad);
 
 /* Whether a step of so many seconds may begin; one that may not is noted. */
 static bool begin(const char *name, const char *of, double seconds)
@@ -90,8 +89,7 @@ static bool begin(const char *name, const char *of, double seconds)
     return false;
 }
 
-static bool in_time(void *ctx, const char *what, uint64_t done,
-                    uint64_t total)
+static bool in_time(void *ctx, const char *what, uint64_t done, uint64_t total)
 {
     (void)ctx, (void)what, (void)done, (void)total;
     return now() < g.deadline;
@@ -125,8 +123,7 @@ static void finish(const char *name, jv *step, double seconds, const char *bad)
     jv_append(g.steps, step);
     jv_dump(g.steps, &b);
     f = fopen(g.out, "w");
-    if (f == NULL || fwrite(b.data, 1, b.size, f) != b.size ||
-        fclose(f) != 0)
+    if (f == NULL || fwrite(b.data, 1, b.size, f) != b.size || fclose(f) != 0)
         fprintf(stderr, "check_cuda: cannot write %s: %s\n", g.out,
                 strerror(errno));
     buf_free(&b);
@@ -148,7 +145,8 @@ static bool ok(cag_status st, const cag_error *err)
 
 static cag_engine *engine(const cag_model *m, const char *device, int layers)
 {
-    cag_engine_opts o = { .device = device, .plugin = g.plugin,
+    cag_engine_opts o = { .device = device,
+                          .plugin = g.plugin,
                           .gpu_layers = layers };
     cag_error err = CAG_ERROR_INIT;
     cag_engine *e = NULL;
@@ -218,7 +216,8 @@ static void agreement(const cag_model *m, cag_engine *gpu, const char *name,
     jv *step = jv_new_object();
 
     why[0] = '\0';
-    if (cpu != NULL && cache != NULL && ok(cag_kvc_open(cache, &k, &err), &err) &&
+    if (cpu != NULL && cache != NULL &&
+        ok(cag_kvc_open(cache, &k, &err), &err) &&
         ok(cag_prefix_new(cpu, k, &p, &err), &err) &&
         ok(cag_prefix_new(gpu, k, &q, &err), &err))
         depth = (int)cag_kvc_get_info(k)->n_tok;
@@ -259,8 +258,7 @@ static void parts(const cag_model *m, cag_engine *gpu)
         agreement(m, gpu, "codes", g.cache);
     else
         finish("codes", jv_new_object(), 0, why);
-    for (int n = 1; why[0] == '\0' && n < cag_model_get_info(m)->n_layer;
-         n++) {
+    for (int n = 1; why[0] == '\0' && n < cag_model_get_info(m)->n_layer; n++) {
         if (!begin("split", "", 4))
             break;
         cag_engine *e = engine(m, g.device, n);
@@ -274,8 +272,8 @@ static void parts(const cag_model *m, cag_engine *gpu)
 }
 
 /* Prompt tokens per second, then generated ones at that depth. */
-static void speed(const cag_model *m, cag_engine *e, const char *of,
-                  int depth, double seconds)
+static void speed(const cag_model *m, cag_engine *e, const char *of, int depth,
+                  double seconds)
 {
     enum { STEPS = 32 };
     int n_vocab = cag_model_get_info(m)->n_vocab;
@@ -295,12 +293,14 @@ static void speed(const cag_model *m, cag_engine *e, const char *of,
     if (ids != NULL)
         s = prefilled(e, NULL, 0, ids, depth, STEPS + 2, &logits, &t);
     if (s != NULL) {
-        cag_step one = { .session = s, .ids = &next, .n_ids = 1,
-                         .greedy = true };
+        cag_step one = {
+            .session = s, .ids = &next, .n_ids = 1, .greedy = true
+        };
         jv_set_real(step, "prompt_tokens_per_s", depth / t);
         /* the first two record the graph */
         for (; n < STEPS + 2 && now() < g.deadline &&
-               ok(cag_session_verify(&one, 1, &err), &err); n++) {
+               ok(cag_session_verify(&one, 1, &err), &err);
+             n++) {
             next = one.best[0];
             if (n == 1)
                 t = now();
@@ -309,8 +309,9 @@ static void speed(const cag_model *m, cag_engine *e, const char *of,
     }
     if (n > 2) {
         const cag_model_info *i = cag_model_get_info(m);
-        double gb = ((double)i->size_bytes +
-                     (double)i->kv_bytes_per_tok * depth) * 1e-9;
+        double gb =
+            ((double)i->size_bytes + (double)i->kv_bytes_per_tok * depth) *
+            1e-9;
         jv_set_real(step, "generated_tokens_per_s", 1 / t);
         jv_set_real(step, "read_gb_per_s", gb / t);
         if (g.bandwidth > 0)
@@ -318,8 +319,7 @@ static void speed(const cag_model *m, cag_engine *e, const char *of,
     }
     jv_set_str(step, "of", of);
     jv_set_int(step, "depth", depth);
-    jv_set_int(step, "device_mib",
-               (int64_t)(cag_engine_device_bytes(e) >> 20));
+    jv_set_int(step, "device_mib", (int64_t)(cag_engine_device_bytes(e) >> 20));
     cag_session_free(s);
     mem_free(ids);
     finish("speed", step, now() - start, why);
@@ -354,8 +354,8 @@ static bool cache(const cag_model *m, cag_engine *e, int n)
 }
 
 struct listing {
-    jv    *list;
-    double layer0, copied;     /* ms: the first layer's end, the last copy's */
+    jv *list;
+    double layer0, copied; /* ms: the first layer's end, the last copy's */
 };
 
 static void moment(void *ctx, const char *what, int i, double ms)
@@ -404,7 +404,8 @@ static void load(const cag_model *m)
         done = ok(cag_kvc_open(g.cache, &k, &err), &err) &&
                ok(cag_prefix_new(e, k, &p, &err), &err) &&
                ok(cag_session_new(e, p, cag_kvc_get_info(k)->n_tok + N + 1,
-                                  &q.session, &err), &err) &&
+                                  &q.session, &err),
+                  &err) &&
                ok(cag_session_prefill_many(&q, 1, &err), &err);
     }
     if (done) {
@@ -419,7 +420,8 @@ static void load(const cag_model *m)
                    (int64_t)(cag_engine_device_bytes(e) >> 20));
         /* on a GPU: layers run while copies are still to come */
         if (!g.tiny && jv_count(l.list) > 0 && !(l.layer0 < l.copied))
-            snprintf(why, sizeof why, "the first layer ended after the last "
+            snprintf(why, sizeof why,
+                     "the first layer ended after the last "
                      "copy: nothing overlaps");
     }
     jv_set(step, "timeline", l.list);
@@ -450,10 +452,11 @@ static void questions(const cag_model *m, cag_engine *e, cag_prefix *p,
     jv *step = jv_new_object();
     why[0] = '\0';
     for (; ids != NULL && made < n; made++) {
-        q[made] = (cag_step){ .ids = ids + made, .n_ids = N_ASK,
-                              .greedy = true };
+        q[made] =
+            (cag_step){ .ids = ids + made, .n_ids = N_ASK, .greedy = true };
         if (!ok(cag_session_new(e, p, depth + N_ASK + STEPS + 2,
-                                &q[made].session, &err), &err))
+                                &q[made].session, &err),
+                &err))
             break;
     }
     if (made == n && ok(cag_session_prefill_many(q, n, &err), &err)) {
@@ -474,10 +477,8 @@ static void questions(const cag_model *m, cag_engine *e, cag_prefix *p,
     jv_set_int(step, "depth", depth);
     jv_set_real(step, "read_s", read);
     if (k > 2)
-        jv_set_real(step, "generated_tokens_per_s",
-                    n * (k - 2) / (now() - t));
-    jv_set_int(step, "device_mib",
-               (int64_t)(cag_engine_device_bytes(e) >> 20));
+        jv_set_real(step, "generated_tokens_per_s", n * (k - 2) / (now() - t));
+    jv_set_int(step, "device_mib", (int64_t)(cag_engine_device_bytes(e) >> 20));
     while (made > 0)
         cag_session_free(q[--made].session);
     mem_free(ids);
@@ -569,7 +570,8 @@ static void run_model(const struct check_shape *s, bool first)
 static int usage(void)
 {
     fputs("usage: check_cuda [--device DEV] [--plugin FILE] [--tiny] "
-          "[--budget S] [--bandwidth GB/S] OUT.json | --probe\n", stderr);
+          "[--budget S] [--bandwidth GB/S] OUT.json | --probe\n",
+          stderr);
     return 64;
 }
 
@@ -579,9 +581,9 @@ static bool has_device(void)
     cag_error err = CAG_ERROR_INIT;
     cag_model *m = NULL;
     cag_engine *e = NULL;
-    bool there = check_model_make(&small[0], g.dir) &&
-                 ok(cag_model_open(g.dir, CAG_MODEL_NO_TOKENIZER, &m, &err),
-                    &err);
+    bool there =
+        check_model_make(&small[0], g.dir) &&
+        ok(cag_model_open(g.dir, CAG_MODEL_NO_TOKENIZER, &m, &err), &err);
 
     if (there)
         e = engine(m, g.device, 0);

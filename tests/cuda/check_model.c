@@ -24,10 +24,10 @@ uint64_t check_random(void)
 }
 
 struct writer {
-    FILE    *f;
+    FILE *f;
     struct buf head;
     uint64_t off;
-    bool     body;
+    bool body;
 };
 
 /* One tensor: its line of the header, or its bytes.  Weights are bf16 of
@@ -60,8 +60,8 @@ static void tensor(struct writer *w, const char *name, int rows, int cols,
         for (uint64_t i = 0; i < m; i += 4) {
             uint64_t r = check_random();
             for (uint64_t j = i; j < i + 4 && j < m; j++, r >>= 16)
-                block[j] = norm ? 0x3f80
-                                : (uint16_t)((r & 0x807f) | (uint64_t)e << 7);
+                block[j] =
+                    norm ? 0x3f80 : (uint16_t)((r & 0x807f) | (uint64_t)e << 7);
         }
         fwrite(block, 2, m, w->f);
         n -= m;
@@ -70,14 +70,20 @@ static void tensor(struct writer *w, const char *name, int rows, int cols,
 
 static void tensors(struct writer *w, const struct check_shape *s)
 {
-    static const struct { const char *name; int rows, cols; } part[] = {
-        { "self_attn.q_proj", 'q', 'd' }, { "self_attn.k_proj", 'k', 'd' },
-        { "self_attn.v_proj", 'k', 'd' }, { "self_attn.o_proj", 'd', 'q' },
-        { "mlp.gate_proj", 'f', 'd' },    { "mlp.up_proj", 'f', 'd' },
-        { "mlp.down_proj", 'd', 'f' },    { "input_layernorm", 0, 'd' },
-        { "post_attention_layernorm", 0, 'd' },
-        { "self_attn.q_norm", 0, 'h' },   { "self_attn.k_norm", 0, 'h' }
-    };
+    static const struct {
+        const char *name;
+        int rows, cols;
+    } part[] = { { "self_attn.q_proj", 'q', 'd' },
+                 { "self_attn.k_proj", 'k', 'd' },
+                 { "self_attn.v_proj", 'k', 'd' },
+                 { "self_attn.o_proj", 'd', 'q' },
+                 { "mlp.gate_proj", 'f', 'd' },
+                 { "mlp.up_proj", 'f', 'd' },
+                 { "mlp.down_proj", 'd', 'f' },
+                 { "input_layernorm", 0, 'd' },
+                 { "post_attention_layernorm", 0, 'd' },
+                 { "self_attn.q_norm", 0, 'h' },
+                 { "self_attn.k_norm", 0, 'h' } };
     char name[128];
 
     tensor(w, "model.embed_tokens.weight", s->n_vocab, s->d_model, false);
@@ -115,8 +121,8 @@ static bool write_config(const struct check_shape *s, const char *path)
             "\"sliding_window\":null,\"max_window_layers\":%d,"
             "\"rope_theta\":1000000,\"rope_scaling\":null,"
             "\"torch_dtype\":\"bfloat16\",\"eos_token_id\":1}\n",
-            s->d_model, s->d_ff, s->n_layer, s->n_head, s->n_kv_head,
-            s->d_head, s->n_vocab, s->n_layer);
+            s->d_model, s->d_ff, s->n_layer, s->n_head, s->n_kv_head, s->d_head,
+            s->n_vocab, s->n_layer);
     return fclose(f) == 0;
 }
 

@@ -42,18 +42,28 @@ extern "C" {
 
 struct dim3 {
     unsigned x, y, z;
-    dim3(unsigned a = 1, unsigned b = 1, unsigned c = 1) : x(a), y(b), z(c) {}
+    dim3(unsigned a = 1, unsigned b = 1, unsigned c = 1) : x(a), y(b), z(c)
+    {
+    }
 };
-struct float2 { float x, y; };
-struct alignas(16) float4 { float x, y, z, w; };
-struct alignas(16) uint4 { uint32_t x, y, z, w; };
+struct float2 {
+    float x, y;
+};
+struct alignas(16) float4 {
+    float x, y, z, w;
+};
+struct alignas(16) uint4 {
+    uint32_t x, y, z, w;
+};
 
-struct shim_place { dim3 thread, block, block_dim, grid_dim; };
+struct shim_place {
+    dim3 thread, block, block_dim, grid_dim;
+};
 const shim_place &shim_here(void);
 #define threadIdx (shim_here().thread)
-#define blockIdx (shim_here().block)
-#define blockDim (shim_here().block_dim)
-#define gridDim (shim_here().grid_dim)
+#define blockIdx  (shim_here().block)
+#define blockDim  (shim_here().block_dim)
+#define gridDim   (shim_here().grid_dim)
 
 uint8_t *shim_smem(void);
 #define CUK_SMEM(name) uint8_t *name = shim_smem()
@@ -66,9 +76,8 @@ template <class... P, class... A>
 void shim_launch_args(const char *name, dim3 grid, dim3 block, size_t smem,
                       cudaStream_t s, void (*kernel)(P...), const A &...a)
 {
-    std::tuple<P...> bound(a...);      /* values as of the launch */
-    shim_launch(name, grid, block, smem, s,
-                [=] { std::apply(kernel, bound); });
+    std::tuple<P...> bound(a...); /* values as of the launch */
+    shim_launch(name, grid, block, smem, s, [=] { std::apply(kernel, bound); });
 }
 #define CUK_LAUNCH(kernel, grid, block, smem, stream, ...) \
     shim_launch_args(#kernel, grid, block, smem, stream, kernel, __VA_ARGS__)
@@ -83,7 +92,10 @@ void shim_barrier(int line);
 typedef void shim_warp_fn(void *lane[32]);
 void shim_warp(shim_warp_fn *fn, int line, void *operand);
 
-struct shim_shfl { uint32_t in, out; int x; };
+struct shim_shfl {
+    uint32_t in, out;
+    int x;
+};
 void shim_shfl_xor(void *lane[32]);
 template <class T> T shim_shfl_call(uint32_t mask, T v, int x, int line)
 {
@@ -105,7 +117,10 @@ inline uint32_t shim_from_call(uint32_t mask, uint32_t v, int from, int line)
 }
 #define __shfl_sync(mask, v, from) shim_from_call(mask, v, from, __LINE__)
 
-struct shim_ldm { const void *row; uint32_t *r; };
+struct shim_ldm {
+    const void *row;
+    uint32_t *r;
+};
 void shim_ldmatrix4_trans(void *lane[32]);
 #define ldmatrix4_trans(r, row)                          \
     do {                                                 \
@@ -113,7 +128,11 @@ void shim_ldmatrix4_trans(void *lane[32]);
         shim_warp(shim_ldmatrix4_trans, __LINE__, &op_); \
     } while (0)
 
-struct shim_mma { float *c; const uint32_t *a; uint32_t b[2]; };
+struct shim_mma {
+    float *c;
+    const uint32_t *a;
+    uint32_t b[2];
+};
 void shim_mma_f16(void *lane[32]);
 #define mma_f16(c, a, b0, b1)                    \
     do {                                         \
@@ -124,13 +143,25 @@ void shim_mma_f16(void *lane[32]);
 void copy_async16(void *smem, const void *dev_p);
 void copy_commit(void);
 void shim_copy_wait(int n);
-template <int N> void copy_wait(void) { shim_copy_wait(N); }
+template <int N> void copy_wait(void)
+{
+    shim_copy_wait(N);
+}
 
 int atomicMin(int *p, int v);
 
-inline float f16_to_float(uint16_t h) { return f16_to_f32(h); }
-inline uint16_t float_to_f16(float f) { return f32_to_f16(f); }
-inline float fast_exp2(float x) { return exp2f(x); }
+inline float f16_to_float(uint16_t h)
+{
+    return f16_to_f32(h);
+}
+inline uint16_t float_to_f16(float f)
+{
+    return f32_to_f16(f);
+}
+inline float fast_exp2(float x)
+{
+    return exp2f(x);
+}
 inline void codes_f16(uint32_t r[2], uint32_t codes)
 {
     for (int i = 0; i < 4; i++) {
@@ -176,19 +207,24 @@ enum cudaError_t {
     cudaErrorUnknown = 999
 };
 struct cudaDeviceProp {
-    char   name[256];
-    int    major, minor, multiProcessorCount;
+    char name[256];
+    int major, minor, multiProcessorCount;
     size_t totalGlobalMem, sharedMemPerBlockOptin;
 };
 typedef struct shim_event *cudaEvent_t;
 typedef struct shim_graph *cudaGraph_t;
 typedef struct shim_graph *cudaGraphExec_t;
 enum cudaMemcpyKind {
-    cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2,
+    cudaMemcpyHostToDevice = 1,
+    cudaMemcpyDeviceToHost = 2,
     cudaMemcpyDeviceToDevice = 3
 };
-enum { cudaHostAllocPortable = 1, cudaStreamNonBlocking = 1,
-       cudaEventDefault = 0, cudaEventDisableTiming = 2 };
+enum {
+    cudaHostAllocPortable = 1,
+    cudaStreamNonBlocking = 1,
+    cudaEventDefault = 0,
+    cudaEventDisableTiming = 2
+};
 enum cudaStreamCaptureMode { cudaStreamCaptureModeThreadLocal = 1 };
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
 
@@ -232,8 +268,10 @@ cudaError_t cudaFuncSetAttribute(const void *fn, cudaFuncAttribute a, int v);
 
 /* ------------------------------------------------------------------- cuBLAS */
 
-enum cublasStatus_t { CUBLAS_STATUS_SUCCESS = 0,
-                      CUBLAS_STATUS_INVALID_VALUE = 7 };
+enum cublasStatus_t {
+    CUBLAS_STATUS_SUCCESS = 0,
+    CUBLAS_STATUS_INVALID_VALUE = 7
+};
 enum cublasOperation_t { CUBLAS_OP_N = 0, CUBLAS_OP_T = 1 };
 enum cudaDataType_t { CUDA_R_32F = 0, CUDA_R_16F = 2, CUDA_R_16BF = 14 };
 enum cublasComputeType_t { CUBLAS_COMPUTE_32F = 68 };
@@ -247,11 +285,10 @@ cublasStatus_t cublasSetStream(cublasHandle_t h, cudaStream_t s);
 cublasStatus_t cublasSetWorkspace(cublasHandle_t h, void *p, size_t n);
 cublasStatus_t cublasGemmEx(cublasHandle_t h, cublasOperation_t ta,
                             cublasOperation_t tb, int m, int n, int k,
-                            const void *alpha, const void *a,
-                            cudaDataType_t at, int lda, const void *b,
-                            cudaDataType_t bt, int ldb, const void *beta,
-                            void *c, cudaDataType_t ct, int ldc,
-                            cublasComputeType_t compute,
+                            const void *alpha, const void *a, cudaDataType_t at,
+                            int lda, const void *b, cudaDataType_t bt, int ldb,
+                            const void *beta, void *c, cudaDataType_t ct,
+                            int ldc, cublasComputeType_t compute,
                             cublasGemmAlgo_t algo);
 
 #endif

@@ -100,7 +100,7 @@ static inline double unit_of(int type)
 
 /* ------------------------------------------------------------------- device */
 
-static struct cuk_dev    *dev;
+static struct cuk_dev *dev;
 static struct cuk_stream *stream;
 
 static inline void dev_open(void)
@@ -121,7 +121,7 @@ static inline void dev_close(void)
 
 /* An array on the device, of exactly n elements. */
 template <class T> struct dev_array {
-    T     *p = nullptr;
+    T *p = nullptr;
     size_t n;
 
     explicit dev_array(size_t count) : n(count)
@@ -136,7 +136,10 @@ template <class T> struct dev_array {
         put(from);
     }
     dev_array(const dev_array &) = delete;
-    ~dev_array() { cuk_free(dev, p); }
+    ~dev_array()
+    {
+        cuk_free(dev, p);
+    }
     void put(const std::vector<T> &from)
     {
         cuk_copy(stream, CUK_TO_DEV, p, from.data(), n * sizeof(T));
@@ -153,8 +156,8 @@ template <class T> struct dev_array {
 
 /* Operands of a type, read back as floats. */
 struct operands {
-    int                type;
-    size_t             n;
+    int type;
+    size_t n;
     dev_array<uint8_t> mem;
 
     operands(int t, size_t count)
@@ -170,8 +173,8 @@ struct operands {
             } else {
                 uint32_t u;
                 memcpy(&u, &from[i], 4);
-                uint16_t h = type == KT_F16 ? f32_to_f16(from[i])
-                                            : (uint16_t)(u >> 16);
+                uint16_t h =
+                    type == KT_F16 ? f32_to_f16(from[i]) : (uint16_t)(u >> 16);
                 memcpy(&raw[2 * i], &h, 2);
             }
         mem.put(raw);
@@ -194,8 +197,8 @@ static const int all_types[] = { KT_F32,  KT_F16,  KT_BF16, KT_Q4_0,
 /* Random bytes with scales of a sensible size. */
 struct matrix {
     std::vector<uint8_t> raw;
-    struct kmat          host, on_dev;
-    dev_array<uint8_t>  *mem;
+    struct kmat host, on_dev;
+    dev_array<uint8_t> *mem;
 
     matrix(int type, int n_out, int d_in, int perm_half = 0)
     {
@@ -221,7 +224,10 @@ struct matrix {
         on_dev.data = mem->p;
     }
     matrix(const matrix &) = delete;
-    ~matrix() { delete mem; }
+    ~matrix()
+    {
+        delete mem;
+    }
     std::vector<float> row(int r) const
     {
         std::vector<float> v((size_t)host.d_in);
@@ -229,7 +235,7 @@ struct matrix {
         return v;
     }
 
-private:
+  private:
     void put(int type, size_t at, float f)
     {
         uint32_t u;

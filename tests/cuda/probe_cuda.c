@@ -13,13 +13,13 @@
 
 #include "kernels/kernels_cuda.h"
 
-static struct cuk_dev    *dev;
+static struct cuk_dev *dev;
 static struct cuk_stream *stream;
-static struct cuk_event  *from, *to;
+static struct cuk_event *from, *to;
 
 /* Best GB/s of five copies; negative when one failed. */
-static double best_rate(enum cuk_dir dir, void *dst, const void *src,
-                        size_t n, double moved)
+static double best_rate(enum cuk_dir dir, void *dst, const void *src, size_t n,
+                        double moved)
 {
     float ms, best = 0;
 
@@ -37,8 +37,8 @@ static double best_rate(enum cuk_dir dir, void *dst, const void *src,
 
 static int fail(const char *what, const struct cuk_err *e)
 {
-    fprintf(stderr, "probe_cuda: %s: %s gave %s (%d)\n", what, e->call,
-            e->name, e->code);
+    fprintf(stderr, "probe_cuda: %s: %s gave %s (%d)\n", what, e->call, e->name,
+            e->code);
     return 69;
 }
 
@@ -55,8 +55,7 @@ int main(int argc, char **argv)
     if (cuk_stream_new(dev, &stream) == 0 &&
         cuk_event_new(dev, true, &from) == 0 &&
         cuk_event_new(dev, true, &to) == 0 &&
-        cuk_alloc(dev, &a, n, &err) == 0 &&
-        cuk_alloc(dev, &b, n, &err) == 0 &&
+        cuk_alloc(dev, &a, n, &err) == 0 && cuk_alloc(dev, &b, n, &err) == 0 &&
         cuk_host_alloc(dev, &host, part, &err) == 0) {
         copy = best_rate(CUK_ON_DEV, a, b, n, 2.0 * (double)n);
         bus = best_rate(CUK_TO_DEV, a, host, part, (double)part);

@@ -10,7 +10,7 @@
 #include "tests/cuda/shim_control.h"
 
 uint32_t shim_random(void);
-void     shim_run_kernel(const char *name, dim3 grid, dim3 block, size_t smem,
-                         const std::function<void()> &body);
+void shim_run_kernel(const char *name, dim3 grid, dim3 block, size_t smem,
+                     const std::function<void()> &body);
 
 #endif

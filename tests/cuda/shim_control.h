@@ -16,10 +16,10 @@ void shim_seed(uint64_t seed);
 /* Devices that exist (default 1), and the memory of each (default 1 GiB). */
 void shim_devices(int n);
 void shim_memory(uint64_t total_bytes);
-void shim_sm(int sm);                  /* compute capability, default 89 */
+void shim_sm(int sm); /* compute capability, default 89 */
 void shim_versions(int driver, int runtime);
 /* Live device and host allocations, streams, events and graphs. */
-int  shim_live(void);
+int shim_live(void);
 /* Most bytes of device memory allocated at once since the last call. */
 uint64_t shim_peak(void);
 /* The n-th next call of the runtime that can fail (1: the next) gives code;

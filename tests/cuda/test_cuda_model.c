@@ -25,8 +25,8 @@ extern const struct cuda_plugin *cag_cuda_plugin(void);
 
 static struct {
     double cosine[MAX_POINT];
-    int    n;
-    int    n_choice;        /* compared first choices */
+    int n;
+    int n_choice; /* compared first choices */
 } seen;
 
 /* Of the engines made from here on; see backend.h. */
@@ -38,7 +38,8 @@ static cag_engine *cuda_engine(const cag_model *m, int chunk,
 {
     cag_engine_opts o = { .device = "cpu", .n_thread = 2, .chunk = chunk };
     cag_engine *e = NULL;
-    struct backend_opts bo = { .chunk = chunk, .precision = precision,
+    struct backend_opts bo = { .chunk = chunk,
+                               .precision = precision,
                                .gpu_layers = gpu_layers };
     struct backend *b = NULL;
 
@@ -137,12 +138,16 @@ static void compare_model(const char *name, cag_precision precision)
 
 static void models(void **state)
 {
-    static const char *const name[] = {
-        "models/llama",         "models/llama-bias", "models/qwen2",
-        "models/qwen3",         "models/qwen3-tied", "models/llama-yarn",
-        "models/llama-mix.MIX.gguf", "models/llama-k.Q56_K.gguf",
-        "models/llama.Q4_1.gguf", "models/llama.Q8_0.gguf"
-    };
+    static const char *const name[] = { "models/llama",
+                                        "models/llama-bias",
+                                        "models/qwen2",
+                                        "models/qwen3",
+                                        "models/qwen3-tied",
+                                        "models/llama-yarn",
+                                        "models/llama-mix.MIX.gguf",
+                                        "models/llama-k.Q56_K.gguf",
+                                        "models/llama.Q4_1.gguf",
+                                        "models/llama.Q8_0.gguf" };
 
     (void)state;
     for (size_t i = 0; i < sizeof name / sizeof name[0]; i++) {
@@ -175,11 +180,11 @@ static void false_scale(const struct kvc_shape *shape, int layer, int chunk,
 }
 
 static struct {
-    char         dir[64], path[96];
-    cag_model   *m;
-    cag_engine  *cpu, *gpu;
-    int          n_vocab;
-    int32_t      ids[400];
+    char dir[64], path[96];
+    cag_model *m;
+    cag_engine *cpu, *gpu;
+    int n_vocab;
+    int32_t ids[400];
 } t;
 
 static void set_up(const char *model)
@@ -271,8 +276,8 @@ static void cached(void **state)
 static void check_held(const cag_kvc *k, const cag_prefix *p)
 {
     const struct kvc_shape *s = kvc_get_shape(k);
-    uint64_t n_layer = gpu_layers > 0 ? (uint64_t)gpu_layers
-                                      : (uint64_t)s->n_layer;
+    uint64_t n_layer =
+        gpu_layers > 0 ? (uint64_t)gpu_layers : (uint64_t)s->n_layer;
     uint64_t rows = 2 * (uint64_t)s->n_kv_head, want = 0;
 
     for (int i = 0; i < kvc_n_chunk(s); i++)
@@ -339,7 +344,7 @@ static void codes_that_lie(void **state)
     OK(session_gather(source, 0, err));
     OK(cag_session_prefill(source, t.ids, N, NULL, err));
     OK(session_balance(source, err));
-    const uint16_t largest = 0x7bff;     /* of f16 */
+    const uint16_t largest = 0x7bff; /* of f16 */
     cag_kvc *k = mt_cache_changed(source, t.m, N, "q8h", 64, false_scale,
                                   &largest, t.path);
     cag_engine *const device[] = { t.cpu, t.gpu };
@@ -397,7 +402,8 @@ static void batch(void **state)
     /* prompts of many in one pass */
     cag_step sa[N_BATCH], sb[N_BATCH];
     for (int i = 0; i < N_BATCH; i++) {
-        sa[i] = (cag_step){ .session = a[i], .ids = t.ids + 20 * i,
+        sa[i] = (cag_step){ .session = a[i],
+                            .ids = t.ids + 20 * i,
                             .n_ids = 1 + 3 * i % 7 };
         sb[i] = sa[i];
         sb[i].session = b[i];
@@ -422,8 +428,8 @@ static void batch(void **state)
  * step is one launch and one wait, whatever its rows, and sends back an id a
  * row; rows that sample get their logits in the same wait.
  */
-static void check_greedy(const cag_step *plain, const cag_step *greedy,
-                         int n, int n_row)
+static void check_greedy(const cag_step *plain, const cag_step *greedy, int n,
+                         int n_row)
 {
     for (int i = 0; i < n; i++)
         for (int r = 0; r < (n_row > 0 ? n_row : plain[i].n_ids); r++) {
@@ -449,7 +455,8 @@ static void greedy(void **state)
     set_up("models/llama-bias");
     for (int i = 0; i < N; i++) {
         a[i] = (cag_step){ .session = mt_session(t.gpu, NULL, 60),
-                           .ids = t.ids + 7 * i, .n_ids = 2 + i % 3 };
+                           .ids = t.ids + 7 * i,
+                           .n_ids = 2 + i % 3 };
         b[i] = a[i];
         b[i].session = mt_session(t.gpu, NULL, 60);
         b[i].greedy = true;
@@ -676,10 +683,9 @@ static void memory(void **state)
  * batches and files of one. */
 static void split(void **state)
 {
-    static const char *const name[] = {
-        "models/mistral", "models/llama-bias", "models/qwen3-tied",
-        "models/llama.Q4_0.gguf"
-    };
+    static const char *const name[] = { "models/mistral", "models/llama-bias",
+                                        "models/qwen3-tied",
+                                        "models/llama.Q4_0.gguf" };
 
     for (size_t i = 0; i < sizeof name / sizeof name[0]; i++) {
         cag_model *m = mt_model(name[i]);
@@ -717,8 +723,8 @@ static void split_described(void **state)
     assert_non_null(strstr(note, "cuda:0 host shim 0"));
     assert_non_null(strstr(note, ": layers 2-2 of 3, the CPU has the others"));
     assert_string_equal(cag_engine_device(t.gpu), "cpu+cuda");
-    assert_non_null(strstr(cag_engine_numerics(t.gpu),
-                           cag_engine_numerics(t.cpu)));
+    assert_non_null(
+        strstr(cag_engine_numerics(t.gpu), cag_engine_numerics(t.cpu)));
     assert_non_null(strstr(cag_engine_numerics(t.gpu), "+cuda-bf16.1@2"));
     cag_session *s = mt_session(t.gpu, NULL, 64);
     uint64_t one = cag_engine_device_bytes(t.gpu) - bytes;
@@ -743,8 +749,9 @@ static void split_described(void **state)
     cag_engine_free(whole);
     /* K and V of another shape are nobody's */
     cag_session *q = mt_session(t.gpu, NULL, 64);
-    struct kvc_shape shape = { 2, t.m->config.n_kv_head, t.m->config.d_head,
-                               2, 1, 64 };
+    struct kvc_shape shape = {
+        2, t.m->config.n_kv_head, t.m->config.d_head, 2, 1, 64
+    };
     uint8_t byte;
     assert_int_equal(session_export_chunk(q, &shape, 0, 0, &byte, NULL),
                      CAG_E_USAGE);
@@ -759,7 +766,8 @@ static void split_described(void **state)
 static void split_auto(void **state)
 {
     enum { FULL = 3 };
-    struct backend_opts bo = { .gpu_layers = CAG_GPU_LAYERS_AUTO, .chunk = 64,
+    struct backend_opts bo = { .gpu_layers = CAG_GPU_LAYERS_AUTO,
+                               .chunk = 64,
                                .room_tok = 4000 };
     cag_error e = CAG_ERROR_INIT;
     struct backend *b = NULL;
@@ -780,7 +788,7 @@ static void split_auto(void **state)
         }
         int n = FULL - b->layer0;
         assert_in_range(n, 1, FULL);
-        for (int i = n + 1; i <= FULL; i++)      /* more room, more layers */
+        for (int i = n + 1; i <= FULL; i++) /* more room, more layers */
             assert_false(seen_n[i]);
         seen_n[n] = true;
         /* what was promised is there */
@@ -853,10 +861,10 @@ static void failures(void **state)
         struct backend_kv *kv = NULL;
         struct forward_row row[2] = { { NULL, 0, 1, NULL, NULL },
                                       { NULL, 1, 2, NULL, NULL } };
-        struct forward_req req = { .phase = FORWARD_PROMPT, .n_row = 2,
+        struct forward_req req = { .phase = FORWARD_PROMPT,
+                                   .n_row = 2,
                                    .row = row };
-        float *logits = mem_alloc_array((size_t)mt_vocab(t.m),
-                                        sizeof *logits);
+        float *logits = mem_alloc_array((size_t)mt_vocab(t.m), sizeof *logits);
 
         assert_int_equal(pool_new(&bo.pool, 1, &err), CAG_OK);
         shim_seed((uint64_t)n);
@@ -922,14 +930,13 @@ static void arrival(void **state)
  * the cache are there, and the outcome comes last. */
 struct moments {
     double weights[16], cache[16], layer[16], outcome;
-    int    n[3];
+    int n[3];
 };
 
 static void moment(void *ctx, const char *what, int i, double ms)
 {
     struct moments *s = ctx;
-    double *to = *what == 'w' ? s->weights : *what == 'c' ? s->cache
-                                                          : s->layer;
+    double *to = *what == 'w' ? s->weights : *what == 'c' ? s->cache : s->layer;
 
     assert_in_range(i, 0, 15);
     if (*what == 'o') {
@@ -978,17 +985,24 @@ static void timeline(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(models),     cmocka_unit_test(exact),
+        cmocka_unit_test(models),
+        cmocka_unit_test(exact),
         cmocka_unit_test(arrival),
-        cmocka_unit_test(cached),     cmocka_unit_test(codes),
+        cmocka_unit_test(cached),
+        cmocka_unit_test(codes),
         cmocka_unit_test(codes_that_lie),
         cmocka_unit_test(batch),
-        cmocka_unit_test(greedy),     cmocka_unit_test(overflow),
-        cmocka_unit_test(written),    cmocka_unit_test(a_thousand_questions),
-        cmocka_unit_test(memory),     cmocka_unit_test(failures),
-        cmocka_unit_test(timeline),   cmocka_unit_test(split),
+        cmocka_unit_test(greedy),
+        cmocka_unit_test(overflow),
+        cmocka_unit_test(written),
+        cmocka_unit_test(a_thousand_questions),
+        cmocka_unit_test(memory),
+        cmocka_unit_test(failures),
+        cmocka_unit_test(timeline),
+        cmocka_unit_test(split),
         cmocka_unit_test(split_described),
-        cmocka_unit_test(split_auto), cmocka_unit_test(split_oom),
+        cmocka_unit_test(split_auto),
+        cmocka_unit_test(split_oom),
     };
     return cmocka_run_group_tests_name("cuda_model", tests, NULL, NULL);
 }

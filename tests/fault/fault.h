@@ -82,7 +82,7 @@ static inline void build_opts(cag_build_opts *o, const char *to)
     o->source = &fault_source;
     o->n_source = 1;
     o->now = 1764000000;
-    o->max_loss = 1;          /* a model of random weights is no judge */
+    o->max_loss = 1; /* a model of random weights is no judge */
     o->engine.device = "cpu";
     o->engine.n_thread = 1;
 }

@@ -12,15 +12,15 @@
 #include <sys/wait.h>
 #include <time.h>
 
-#define N_LINE 36            /* of the long text */
+#define N_LINE 36 /* of the long text */
 
 static char out[64], ckpt[64], ref[64];
 static uint8_t want[SHA256_SIZE];
 
 struct stop {
-    int  calls, at;          /* cancel from this call on; 0 never */
-    bool writing;            /* cancel as soon as the file is written */
-    int  n_warn;
+    int calls, at; /* cancel from this call on; 0 never */
+    bool writing;  /* cancel as soon as the file is written */
+    int n_warn;
 };
 
 static bool on_progress(void *ctx, const char *what, uint64_t done,
@@ -32,7 +32,7 @@ static bool on_progress(void *ctx, const char *what, uint64_t done,
     s->calls++;
     if (s->writing && !strcmp(what, "write"))
         return false;
-    return s->at == 0 || s->calls < s->at;    /* a signal is not taken back */
+    return s->at == 0 || s->calls < s->at; /* a signal is not taken back */
 }
 
 static void on_note(void *ctx, cag_note kind, const char *line)
@@ -131,7 +131,7 @@ static void cancelled_anywhere(void **state)
         unlink(out);
         assert_int_equal(counted(&s, &n_tok, &resumed), CAG_E_CANCELLED);
         go_on(&n_tok, &resumed);
-        assert_int_equal(resumed, n_tok);     /* nothing was computed again */
+        assert_int_equal(resumed, n_tok); /* nothing was computed again */
     }
 }
 
@@ -147,8 +147,8 @@ static void killed_anywhere(void **state)
     clock_gettime(CLOCK_MONOTONIC, &begin);
     assert_int_equal(counted(NULL, &n_tok, &resumed), CAG_OK);
     clock_gettime(CLOCK_MONOTONIC, &end);
-    span = (end.tv_sec - begin.tv_sec) * 1000000000 + end.tv_nsec -
-           begin.tv_nsec;
+    span =
+        (end.tv_sec - begin.tv_sec) * 1000000000 + end.tv_nsec - begin.tv_nsec;
     for (int i = 0; i < kills; i++) {
         pid_t pid;
         int status;
@@ -164,8 +164,8 @@ static void killed_anywhere(void **state)
             _exit(cag_build(&o, &r, NULL) ? 1 : 0);
         }
         seed = seed * UINT64_C(6364136223846793005) + 1442695040888963407u;
-        nanosleep(&(struct timespec){ 0, (long)((seed >> 33) %
-                                                (uint64_t)span) % 999999999 },
+        nanosleep(&(struct timespec){ 0, (long)((seed >> 33) % (uint64_t)span) %
+                                             999999999 },
                   NULL);
         kill(pid, SIGKILL);
         assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -268,8 +268,8 @@ static void ignored(void **state)
 }
 
 struct late {
-    bool     cancel;
-    unsigned fifths;         /* of the receipt that are done by then */
+    bool cancel;
+    unsigned fifths; /* of the receipt that are done by then */
 };
 
 static bool on_receipt(void *ctx, const char *what, uint64_t done,

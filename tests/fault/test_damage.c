@@ -12,7 +12,7 @@
 #include "kvc/kvc_format.h"
 #include "kvc/kvc_impl.h"
 
-#define FLIPS 300            /* of each codec */
+#define FLIPS 300 /* of each codec */
 
 static char kb[64], plain[64], model[] = FAULT_MODEL;
 
@@ -74,14 +74,14 @@ static void refused(cag_status st, const cag_error *err, const char *part,
 {
     bool head = !strcmp(part, "header");
 
-    if (st != CAG_E_CORRUPT && !(head && (st == CAG_E_FORMAT ||
-                                          st == CAG_E_UNSUPPORTED)))
+    if (st != CAG_E_CORRUPT &&
+        !(head && (st == CAG_E_FORMAT || st == CAG_E_UNSUPPORTED)))
         fail_msg("byte %llu bit %d in %s: %s says %s: %s",
                  (unsigned long long)off, bit, part, by, cag_status_name(st),
                  err->msg);
     if (!head && !strstr(err->msg, part))
-        fail_msg("byte %llu bit %d in %s: %s says: %s",
-                 (unsigned long long)off, bit, part, by, err->msg);
+        fail_msg("byte %llu bit %d in %s: %s says: %s", (unsigned long long)off,
+                 bit, part, by, err->msg);
 }
 
 static void flip_and_try(int fd, uint64_t off, int bit, const char *part)
@@ -146,9 +146,8 @@ static void flips(void **state)
             const cag_kvc_section *at = &s[which > n ? n - 1 : which - 1];
 
             snprintf(part, sizeof part, "section %s", at->name);
-            off = strcmp(at->name, "KV")
-                      ? at->off + rnd(&seed) % at->size_bytes
-                      : kv_byte(k, &seed);
+            off = strcmp(at->name, "KV") ? at->off + rnd(&seed) % at->size_bytes
+                                         : kv_byte(k, &seed);
         }
         flip_and_try(fd, off, bit, part);
     }
@@ -195,7 +194,7 @@ static void padding(void **state)
     cag_kvc_close(k);
     assert_true(tried >= 6);
     assert_int_equal(fstat(fd, &sb), 0);
-    flip(fd, (uint64_t)sb.st_size - 1, 0);   /* behind the last chunk */
+    flip(fd, (uint64_t)sb.st_size - 1, 0); /* behind the last chunk */
     refused(verify(kb, &err), &err, "section KV", (uint64_t)sb.st_size - 1, 0,
             "verify");
     flip(fd, (uint64_t)sb.st_size - 1, 0);

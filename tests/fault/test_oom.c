@@ -20,15 +20,15 @@
 #include "util/mem.h"
 
 #define MODEL_GGUF "tests/golden/models/llama.F16.gguf"
-#define CHECK_RUNS 120       /* sampled N of a scene in `make check` */
+#define CHECK_RUNS 120 /* sampled N of a scene in `make check` */
 
 static char kb[64], kb16[64], kbf[64], other[64], out[64], memory[64], yaml[64];
 
 /* What a scene leaves behind that must not depend on luck. */
 struct result {
-    char   data[4096];
+    char data[4096];
     size_t n;
-    char   file[64];       /* a file it made, "" for none */
+    char file[64]; /* a file it made, "" for none */
 };
 
 static void add(struct result *r, const void *data, size_t n)
@@ -106,8 +106,7 @@ static cag_status scene_plan(struct result *res, cag_error *err)
     return st;
 }
 
-static cag_status refresh(const char *path, struct result *res,
-                          cag_error *err)
+static cag_status refresh(const char *path, struct result *res, cag_error *err)
 {
     cag_build_opts o;
     cag_build_report r;
@@ -242,9 +241,9 @@ static cag_status scene_chat(struct result *res, cag_error *err)
 
 struct lines {
     const char *const *line;
-    int                at;
-    struct result     *res;
-    cag_rows          *rows;
+    int at;
+    struct result *res;
+    cag_rows *rows;
 };
 
 static const char *next_line(void *ctx, size_t *size, cag_error *err)
@@ -273,9 +272,13 @@ static cag_status scene_batch(struct result *res, cag_error *err)
 {
     static const char *const rows[] = {
         "{\"question\":\"Who?\",\"id\":7,\"stop\":[\"zz\"],\"extra\":[1,{}]}",
-        "{\"question\":\"Where?\",\"max_tokens\":2}", "{bad",
-        "{\"question\":\"Who?\",\"id\":8,\"stop\":[\"zz\"]}", "",
-        "{\"question\":\"\"}", "{\"question\":\"When?\"}", NULL
+        "{\"question\":\"Where?\",\"max_tokens\":2}",
+        "{bad",
+        "{\"question\":\"Who?\",\"id\":8,\"stop\":[\"zz\"]}",
+        "",
+        "{\"question\":\"\"}",
+        "{\"question\":\"When?\"}",
+        NULL
     };
     struct lines l = { rows, 0, res, NULL };
     cag_batch_opts o = { .parallel = 3 };
@@ -287,8 +290,9 @@ static cag_status scene_batch(struct result *res, cag_error *err)
     /* rows that stand, one that differs, a torn one; and PATH itself */
     write_text(in_dir(path, "memory/rows"),
                "{\"line\":7,\"question\":\"When?\",\"options\":\"none\"}\n");
-    write_text(in_dir(part, "memory/rows.part"),
-               "{\"line\":7,\"question\":\"When?\",\"options\":\"none\"}\n{\"li");
+    write_text(
+        in_dir(part, "memory/rows.part"),
+        "{\"line\":7,\"question\":\"When?\",\"options\":\"none\"}\n{\"li");
 
     cag_ask_params_init(&o.params);
     o.params.max_tok = 3;
@@ -352,13 +356,12 @@ static cag_status scene_recode(struct result *res, cag_error *err)
 
 static cag_status scene_render(struct result *res, cag_error *err)
 {
-    static const char messages[] =
-        "[{\"role\":\"user\",\"content\":\"hi\"}]";
+    static const char messages[] = "[{\"role\":\"user\",\"content\":\"hi\"}]";
     cag_places places = { .models = "tests/golden/models" };
     cag_prompt_view v = { 0 };
-    cag_status st = cag_render_prompt("qwen3", NULL, messages,
-                                      sizeof messages - 1, false, 1764000000,
-                                      &places, &v, err);
+    cag_status st =
+        cag_render_prompt("qwen3", NULL, messages, sizeof messages - 1, false,
+                          1764000000, &places, &v, err);
 
     if (!st)
         add(res, v.text, v.size);
@@ -368,13 +371,13 @@ static cag_status scene_render(struct result *res, cag_error *err)
 
 /* ----------------------------------------------------------------- harness */
 
-static int64_t asked;          /* allocations of the last run */
-static bool counted;           /* false: a block may stay for later runs */
+static int64_t asked; /* allocations of the last run */
+static bool counted;  /* false: a block may stay for later runs */
 
 struct scene {
     const char *name;
     cag_status (*run)(struct result *res, cag_error *err);
-    const char *start;         /* what lies at out before each run, or NULL */
+    const char *start; /* what lies at out before each run, or NULL */
 };
 
 static void put_start(const struct scene *s)
@@ -391,8 +394,8 @@ static void check_start(const struct scene *s, int64_t n)
 
     if (!s->start) {
         if (file_exists(out))
-            fail_msg("%s: allocation %lld failed, and there is a file",
-                     s->name, (long long)n);
+            fail_msg("%s: allocation %lld failed, and there is a file", s->name,
+                     (long long)n);
         return;
     }
     add_file(&is, out);
@@ -426,8 +429,8 @@ static cag_status run_once(const struct scene *s, int64_t n, bool sticky,
     return st;
 }
 
-static void fail_at(const struct scene *s, const struct result *want,
-                    int64_t n, bool sticky)
+static void fail_at(const struct scene *s, const struct result *want, int64_t n,
+                    bool sticky)
 {
     static struct result got;
     cag_error err = CAG_ERROR_INIT;
@@ -438,8 +441,8 @@ static void fail_at(const struct scene *s, const struct result *want,
                  cag_status_name(st), err.msg);
     if (st == CAG_E_NOMEM && (err.status != st || !err.msg[0]))
         fail_msg("%s: allocation %lld: no message", s->name, (long long)n);
-    if (st == CAG_OK && (got.n != want->n ||
-                         memcmp(got.data, want->data, want->n)))
+    if (st == CAG_OK &&
+        (got.n != want->n || memcmp(got.data, want->data, want->n)))
         fail_msg("%s: allocation %lld changed the result", s->name,
                  (long long)n);
     if (st)

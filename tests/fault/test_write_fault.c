@@ -58,8 +58,8 @@ static bool fault_at(job_fn *job, int64_t n, int sys)
         fail_msg("call %lld: errno %d is not told: %s", (long long)n, sys,
                  err.msg);
     sha_of(out, is);
-    if (memcmp(is, sha_new, sizeof is) && (!st ||
-                                           memcmp(is, sha_old, sizeof is)))
+    if (memcmp(is, sha_new, sizeof is) &&
+        (!st || memcmp(is, sha_old, sizeof is)))
         fail_msg("call %lld, errno %d: neither the old nor the new file",
                  (long long)n, sys);
     assert_int_equal(n_temporary(), 0);

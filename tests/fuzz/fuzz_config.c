@@ -20,9 +20,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     if (config_from_json(v, v, "fuzz", &c, NULL) == CAG_OK) {
         if (c.n_layer < 1 || c.n_layer > MODEL_MAX_LAYER || c.d_head < 8 ||
-            c.d_head % 8 || c.d_head > MODEL_MAX_D_HEAD ||
-            c.n_kv_head < 1 || c.n_head % c.n_kv_head || c.n_ctx < 1 ||
-            c.n_eos > MODEL_MAX_EOS)
+            c.d_head % 8 || c.d_head > MODEL_MAX_D_HEAD || c.n_kv_head < 1 ||
+            c.n_head % c.n_kv_head || c.n_ctx < 1 || c.n_eos > MODEL_MAX_EOS)
             abort();
         for (i = 0; i < c.d_head / 2; i++)
             if (!isfinite(c.inv_freq[i]))

@@ -20,16 +20,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         "{\"role\":\"user\",\"content\":[{\"type\":\"text\","
         "\"text\":\"t\"}]}],\"tools\":null,\"n\":3,\"f\":2.5,"
         "\"add_generation_prompt\":true,\"bos_token\":\"<s>\"}";
-    struct jinja      *t = NULL;
-    jv                *vars = NULL;
-    struct buf         out = BUF_INIT;
+    struct jinja *t = NULL;
+    jv *vars = NULL;
+    struct buf out = BUF_INIT;
     struct jinja_spans spans = { 0 };
     if (jinja_compile((const char *)data, size, "fuzz", &t, NULL) != CAG_OK)
         return 0;
     if (jv_parse(json, strlen(json), "vars", &vars, NULL) != CAG_OK)
         abort();
-    if (jinja_render_spans(t, vars, 1764000000, &out, &spans, NULL) ==
-            CAG_OK &&
+    if (jinja_render_spans(t, vars, 1764000000, &out, &spans, NULL) == CAG_OK &&
         out.size && (spans.n == 0 || spans.s[spans.n - 1].end != out.size))
         abort();
     jinja_spans_free(&spans);

@@ -28,8 +28,8 @@
 #include "util/rd.h"
 
 #define MAX_PART (KVC_N_CORE + 8)
-#define MAX_TEXT ((size_t)1 << 20)   /* what a mutated TEXT may expand to */
-#define MAX_RAW  ((size_t)4 << 20)   /* a chunk that is looked at          */
+#define MAX_TEXT ((size_t)1 << 20) /* what a mutated TEXT may expand to */
+#define MAX_RAW  ((size_t)4 << 20) /* a chunk that is looked at          */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max,
@@ -42,14 +42,14 @@ static const char *const core_names[KVC_N_CORE] = KVC_CORE_NAMES;
 
 static void use(const uint8_t *data, size_t size)
 {
-    cag_kvc                *k = NULL;
+    cag_kvc *k = NULL;
     const struct kvc_shape *s;
-    struct arena            a = { NULL };
-    cag_source_spec        *spec;
-    int                     n_spec, n_stream;
-    uint8_t                *dst;
-    const uint8_t          *raw;
-    cag_error               err = CAG_ERROR_INIT;
+    struct arena a = { NULL };
+    cag_source_spec *spec;
+    int n_spec, n_stream;
+    uint8_t *dst;
+    const uint8_t *raw;
+    cag_error err = CAG_ERROR_INIT;
 
     if (kvc_parse(data, size, "fuzz.kvc", &k, &err) != CAG_OK)
         return;
@@ -100,9 +100,9 @@ static void repair(uint8_t *p, size_t size)
         kv = kv ? kv : entry(p, size, "KV\0", i);
     }
     if (chnk && kv) {
-        uint8_t      *c = p + rd_le64(chnk + 8), *v = p + rd_le64(kv + 8);
-        uint64_t      n = rd_le64(chnk + 16) / KVC_CHNK_SIZE;
-        uint64_t      n_kv = rd_le64(kv + 16);
+        uint8_t *c = p + rd_le64(chnk + 8), *v = p + rd_le64(kv + 8);
+        uint64_t n = rd_le64(chnk + 16) / KVC_CHNK_SIZE;
+        uint64_t n_kv = rd_le64(kv + 16);
         struct sha256 h = { NULL };
 
         if (sha256_init(&h, NULL) != CAG_OK)
@@ -130,8 +130,8 @@ static void repair(uint8_t *p, size_t size)
 
 struct parts {
     struct buf b[MAX_PART];
-    char       name[MAX_PART][5];    /* of the optional ones */
-    int        n;
+    char name[MAX_PART][5]; /* of the optional ones */
+    int n;
 };
 
 static void split(struct parts *p, const uint8_t *data, size_t size)
@@ -170,7 +170,7 @@ static void parts_free(struct parts *p)
 static bool put_json(struct buf *b, const jv *v)
 {
     struct buf out = BUF_INIT;
-    bool       ok = v && jv_dump_canonical(v, &out, NULL) == CAG_OK;
+    bool ok = v && jv_dump_canonical(v, &out, NULL) == CAG_OK;
 
     if (ok) {
         buf_free(b);
@@ -201,10 +201,10 @@ static bool set_hex(jv *o, const char *key, const uint8_t d[SHA256_SIZE])
 /* META.text.sha256 from TEXT, where that expands to the size META gives. */
 static void fix_text(jv *meta, const struct buf *text)
 {
-    jv      *o = jv_copy(jv_get(meta, "text"));
-    int64_t  n = jv_get_int(o, "size_bytes", -1);
-    uint8_t  d[SHA256_SIZE];
-    char    *out = NULL;
+    jv *o = jv_copy(jv_get(meta, "text"));
+    int64_t n = jv_get_int(o, "size_bytes", -1);
+    uint8_t d[SHA256_SIZE];
+    char *out = NULL;
 
     if (n < 0 || n > (int64_t)MAX_TEXT || text->size < KVC_TEXT_HEAD)
         goto out;
@@ -231,21 +231,20 @@ out:
 /* binding, its digest and the content id: what the other sections ask for */
 static void fix_meta(struct parts *p)
 {
-    jv        *meta = get_json(&p->b[KVC_META]), *binding = NULL;
-    jv        *srcs = get_json(&p->b[KVC_SRCS]);
+    jv *meta = get_json(&p->b[KVC_META]), *binding = NULL;
+    jv *srcs = get_json(&p->b[KVC_SRCS]);
     struct buf toks = p->b[KVC_TOKS], chnk = p->b[KVC_CHNK];
-    size_t     n = toks.size > KVC_TOKS_HEAD
-                       ? (toks.size - KVC_TOKS_HEAD) / 8 : 0;
-    int32_t   *ids = mem_alloc_array(n + 1, sizeof *ids);
-    uint8_t    d[SHA256_SIZE], id[SHA256_SIZE];
+    size_t n = toks.size > KVC_TOKS_HEAD ? (toks.size - KVC_TOKS_HEAD) / 8 : 0;
+    int32_t *ids = mem_alloc_array(n + 1, sizeof *ids);
+    uint8_t d[SHA256_SIZE], id[SHA256_SIZE];
 
     if (jv_type(meta) != JV_OBJECT || !ids)
         goto out;
     fix_text(meta, &p->b[KVC_TEXT]);
     sha256(p->b[KVC_TKNZ].data, p->b[KVC_TKNZ].size, d);
     if (jv_type(jv_get(meta, "binding")) != JV_OBJECT ||
-        kvc_binding(meta, srcs, jv_get_str(jv_get(meta, "kv"), "class", ""),
-                    d, &binding, d, NULL) != CAG_OK)
+        kvc_binding(meta, srcs, jv_get_str(jv_get(meta, "kv"), "class", ""), d,
+                    &binding, d, NULL) != CAG_OK)
         goto put;
     for (size_t i = 0; i < n; i++)
         ids[i] = (int32_t)rd_le32((const uint8_t *)toks.data + KVC_TOKS_HEAD +
@@ -268,7 +267,7 @@ out:
 /* The file of the parts, heap. */
 static uint8_t *assemble(const struct parts *p, size_t *size)
 {
-    size_t   at = KVC_PAGE, room = KVC_PAGE;
+    size_t at = KVC_PAGE, room = KVC_PAGE;
     uint8_t *f;
 
     for (int i = 0; i < p->n; i++)
@@ -281,9 +280,9 @@ static uint8_t *assemble(const struct parts *p, size_t *size)
     rd_put32(f + KVC_OFF_N_SECTION, (uint32_t)p->n);
     rd_put32(f + KVC_OFF_LAYOUT, KVC_LAYOUT_TILES);
     for (int i = 0; i < p->n; i++) {
-        uint8_t          *e = f + KVC_OFF_SECTIONS + i * KVC_SECTION_SIZE;
+        uint8_t *e = f + KVC_OFF_SECTIONS + i * KVC_SECTION_SIZE;
         const struct buf *b = &p->b[i];
-        const char       *name = i < KVC_N_CORE ? core_names[i] : p->name[i];
+        const char *name = i < KVC_N_CORE ? core_names[i] : p->name[i];
 
         memcpy(e, name, strlen(name));
         rd_put32(e + 4, i < KVC_N_CORE ? KVC_REQUIRED : 0);
@@ -302,12 +301,12 @@ static uint8_t *assemble(const struct parts *p, size_t *size)
 /* If the file opens: SHA-256 of what its chunks expand to, into CHNK. */
 static bool fix_chunks(struct parts *p, const uint8_t *f, size_t size)
 {
-    cag_kvc                *k = NULL;
+    cag_kvc *k = NULL;
     const struct kvc_shape *s;
-    uint8_t                *dst = NULL;
-    uint8_t                *c = (uint8_t *)p->b[KVC_CHNK].data;
-    const uint8_t          *raw;
-    bool                    changed = false;
+    uint8_t *dst = NULL;
+    uint8_t *c = (uint8_t *)p->b[KVC_CHNK].data;
+    const uint8_t *raw;
+    bool changed = false;
 
     if (kvc_parse(f, size, "fuzz.kvc", &k, NULL) != CAG_OK)
         return false;
@@ -333,7 +332,7 @@ static void use_sections(const uint8_t *data, size_t size)
 {
     static const int json[] = { KVC_META, KVC_SRCS, KVC_PRMT };
     struct parts p;
-    uint8_t     *f;
+    uint8_t *f;
 
     split(&p, data, size);
     for (size_t i = 0; i < sizeof json / sizeof json[0]; i++) {
@@ -384,15 +383,23 @@ static bool one_of(char c, const char *set)
 /* Put another value where JSON has one: behind a ':', ',' or '['. */
 static void mutate_value(struct buf *b, unsigned seed)
 {
-    static const char *const values[] = {
-        "0", "1", "-1", "2", "3", "63", "64", "65", "128", "1024", "65536",
-        "2147483647", "4294967296", "9007199254740992", "null", "true",
-        "false", "\"\"", "\"..\"", "[]", "{}", "[{}]", "\"f16\"", "\"f16z\"",
-        "\"f32\"", "\"q8h\"", "\"\\u0000\""
-    };
+    static const char *const values[] = { "0",          "1",
+                                          "-1",         "2",
+                                          "3",          "63",
+                                          "64",         "65",
+                                          "128",        "1024",
+                                          "65536",      "2147483647",
+                                          "4294967296", "9007199254740992",
+                                          "null",       "true",
+                                          "false",      "\"\"",
+                                          "\"..\"",     "[]",
+                                          "{}",         "[{}]",
+                                          "\"f16\"",    "\"f16z\"",
+                                          "\"f32\"",    "\"q8h\"",
+                                          "\"\\u0000\"" };
     const char *value = values[seed % (sizeof values / sizeof values[0])];
-    struct buf  out = BUF_INIT;
-    size_t      at = b->size ? (seed * 2654435761u >> 4) % b->size : 0, end;
+    struct buf out = BUF_INIT;
+    size_t at = b->size ? (seed * 2654435761u >> 4) % b->size : 0, end;
 
     while (at < b->size && !one_of(b->data[at], ":,["))
         at++;
@@ -430,8 +437,8 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max,
                                unsigned seed)
 {
     struct parts p;
-    struct buf   out = BUF_INIT;
-    int          i;
+    struct buf out = BUF_INIT;
+    int i;
 
     if (size < 1 || data[0] != 'S' || max <= size + 8 || seed % 16 == 0)
         return LLVMFuzzerMutate(data, size, max);

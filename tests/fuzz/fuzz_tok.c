@@ -29,8 +29,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                    NULL) == CAG_OK) {
         for (size_t i = 0; i < ids.n; i++)
             if (ids.id[i] < 0 || ids.id[i] >= cag_tokenizer_n_vocab(t) ||
-                ids.off[i] < 0 ||
-                (size_t)ids.off[i] > 2 * piece[0].size)
+                ids.off[i] < 0 || (size_t)ids.off[i] > 2 * piece[0].size)
                 __builtin_trap();
         if (cag_decode(t, ids.id, ids.n, true, &back, NULL, NULL) == CAG_OK)
             mem_free(back);

@@ -20,8 +20,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (gguf_parse(data, size, "fuzz", &g, NULL) != CAG_OK)
         return 0;
     if (tok_from_gguf(g, &t, NULL) == CAG_OK) {
-        if (cag_encode(t, &piece, 1, CAG_ENCODE_BOS | CAG_ENCODE_OFFSETS,
-                       &ids, NULL) == CAG_OK)
+        if (cag_encode(t, &piece, 1, CAG_ENCODE_BOS | CAG_ENCODE_OFFSETS, &ids,
+                       NULL) == CAG_OK)
             cag_decode(t, ids.id, ids.n, true, &back, NULL, NULL);
         cag_ids_free(&ids);
         cag_free(back);

@@ -71,8 +71,8 @@ static inline void kt_same_at(const float *got, const float *want, size_t n,
         memcpy(&b, want + i, 4);
         if (a != b && !(isnan(got[i]) && isnan(want[i]))) {
             print_error("%s, %s: element %zu is %.9g (%08x), expected %.9g "
-                        "(%08x)\n", set, what, i, (double)got[i], a,
-                        (double)want[i], b);
+                        "(%08x)\n",
+                        set, what, i, (double)got[i], a, (double)want[i], b);
             _fail(file, line);
         }
     }
@@ -85,7 +85,7 @@ static inline void *kt_alloc(size_t n)
     void *p = aligned_alloc(64, (n + 127) & ~(size_t)63);
 
     assert_non_null(p);
-    memset(p, 0xff, (n + 127) & ~(size_t)63);   /* NaN, as floats */
+    memset(p, 0xff, (n + 127) & ~(size_t)63); /* NaN, as floats */
     return p;
 }
 
@@ -97,17 +97,28 @@ enum { KT_N_TYPE = sizeof kt_types / sizeof kt_types[0] };
 static inline const char *kt_name(int type)
 {
     switch (type) {
-    case KT_F32:  return "F32";
-    case KT_F16:  return "F16";
-    case KT_BF16: return "BF16";
-    case KT_Q4_0: return "Q4_0";
-    case KT_Q4_1: return "Q4_1";
-    case KT_Q5_0: return "Q5_0";
-    case KT_Q5_1: return "Q5_1";
-    case KT_Q8_0: return "Q8_0";
-    case KT_Q4_K: return "Q4_K";
-    case KT_Q5_K: return "Q5_K";
-    default:      return "Q6_K";
+    case KT_F32:
+        return "F32";
+    case KT_F16:
+        return "F16";
+    case KT_BF16:
+        return "BF16";
+    case KT_Q4_0:
+        return "Q4_0";
+    case KT_Q4_1:
+        return "Q4_1";
+    case KT_Q5_0:
+        return "Q5_0";
+    case KT_Q5_1:
+        return "Q5_1";
+    case KT_Q8_0:
+        return "Q8_0";
+    case KT_Q4_K:
+        return "Q4_K";
+    case KT_Q5_K:
+        return "Q5_K";
+    default:
+        return "Q6_K";
     }
 }
 
@@ -126,8 +137,7 @@ static inline void kt_mat(struct kmat *w, int type, int n_out, int d_in,
                           uint64_t *s)
 {
     size_t block = kt_block_bytes(type);
-    size_t nb = (size_t)d_in / (size_t)kt_block_weights(type) *
-                (size_t)n_out;
+    size_t nb = (size_t)d_in / (size_t)kt_block_weights(type) * (size_t)n_out;
     uint8_t *p = malloc(nb * block + 1), *q = p + 1;
 
     assert_non_null(p);
@@ -150,7 +160,10 @@ static inline void kt_mat(struct kmat *w, int type, int n_out, int d_in,
         case KT_Q6_K:
             kt_put16(q + 208, f32_to_f16(f));
             break;
-        case KT_Q4_1: case KT_Q5_1: case KT_Q4_K: case KT_Q5_K:
+        case KT_Q4_1:
+        case KT_Q5_1:
+        case KT_Q4_K:
+        case KT_Q5_K:
             kt_put16(q + 2, f32_to_f16(g));
             kt_put16(q, f32_to_f16(f));
             break;

@@ -5,7 +5,7 @@
 #include "tests/kernels/ktest.h"
 
 struct kv {
-    int   type, d_head, n_tile;
+    int type, d_head, n_tile;
     void *k[KV_SPAN / KV_TILE], *v[KV_SPAN / KV_TILE];
     uint16_t ks[KV_SPAN / KV_TILE][KV_TILE], vs[KV_SPAN / KV_TILE][KV_TILE];
 };
@@ -13,7 +13,9 @@ struct kv {
 static size_t tile_bytes(int type, int d_head)
 {
     return (size_t)d_head * KV_TILE *
-           (type == KV_Q8H ? 1 : type == KV_F16 ? 2 : 4);
+           (type == KV_Q8H   ? 1
+            : type == KV_F16 ? 2
+                             : 4);
 }
 
 /* One token's codes and scales to their places. */
@@ -22,10 +24,8 @@ static void put_codes(struct kv *kv, int t, const float *k, const float *v)
     int tile = t / KV_TILE, at = t % KV_TILE, d = kv->d_head;
     int8_t *kt = kv->k[tile], *vt = kv->v[tile], code[2][512];
 
-    assert_true(kernels_ref.q8h_encode(code[0], &kv->ks[tile][at], k, NULL,
-                                       d));
-    assert_true(kernels_ref.q8h_encode(code[1], &kv->vs[tile][at], v, NULL,
-                                       d));
+    assert_true(kernels_ref.q8h_encode(code[0], &kv->ks[tile][at], k, NULL, d));
+    assert_true(kernels_ref.q8h_encode(code[1], &kv->vs[tile][at], v, NULL, d));
     for (int c = 0; c < d; c++) {
         int g = c / 32, width = d - 32 * g < 32 ? d - 32 * g : 32;
 
@@ -53,11 +53,10 @@ static void kv_init(struct kv *kv, int type, int d_head, int n_key,
         put_codes(kv, t, k + (size_t)t * (size_t)d_head,
                   v + (size_t)t * (size_t)d_head);
     for (int t = 0; t < n_key && type != KV_Q8H; t++)
-        assert_true(kernels_ref.kv_store(type, kv->k[t / KV_TILE],
-                                         kv->v[t / KV_TILE], t % KV_TILE,
-                                         k + (size_t)t * (size_t)d_head,
-                                         v + (size_t)t * (size_t)d_head,
-                                         d_head));
+        assert_true(
+            kernels_ref.kv_store(type, kv->k[t / KV_TILE], kv->v[t / KV_TILE],
+                                 t % KV_TILE, k + (size_t)t * (size_t)d_head,
+                                 v + (size_t)t * (size_t)d_head, d_head));
 }
 
 static void kv_release(struct kv *kv)
@@ -85,19 +84,28 @@ typedef void attn_fn(const struct attn_job *job);
 
 /* Rows [r0, r1) over tiles [t0, t1), continuing s. */
 static void run(attn_fn *attn, struct state *s, const struct kv *kv,
-                const float *q, size_t ldq, const int32_t *last, int r0,
-                int r1, int t0, int t1, int32_t key0)
+                const float *q, size_t ldq, const int32_t *last, int r0, int r1,
+                int t0, int t1, int32_t key0)
 {
     float *scratch = kt_alloc(ATTN_SCRATCH * sizeof *scratch);
     const void *kt[KV_SPAN / KV_TILE], *vt[KV_SPAN / KV_TILE];
     const void *ks[KV_SPAN / KV_TILE], *vs[KV_SPAN / KV_TILE];
-    struct attn_job job = {
-        .kv_type = kv->type, .d_head = kv->d_head, .n_row = r1 - r0,
-        .q = q + (size_t)r0 * ldq, .ldq = ldq, .last = last + r0,
-        .n_tile = t1 - t0, .key0 = key0 + KV_TILE * t0,
-        .k = kt, .v = vt, .ks = ks, .vs = vs, .m = s->m + r0, .l = s->l + r0,
-        .o = s->o + (size_t)r0 * (size_t)kv->d_head, .scratch = scratch
-    };
+    struct attn_job job = { .kv_type = kv->type,
+                            .d_head = kv->d_head,
+                            .n_row = r1 - r0,
+                            .q = q + (size_t)r0 * ldq,
+                            .ldq = ldq,
+                            .last = last + r0,
+                            .n_tile = t1 - t0,
+                            .key0 = key0 + KV_TILE * t0,
+                            .k = kt,
+                            .v = vt,
+                            .ks = ks,
+                            .vs = vs,
+                            .m = s->m + r0,
+                            .l = s->l + r0,
+                            .o = s->o + (size_t)r0 * (size_t)kv->d_head,
+                            .scratch = scratch };
 
     for (int i = t0; i < t1; i++) {
         kt[i - t0] = kv->k[i];
@@ -117,8 +125,7 @@ static void start(struct state *s, const struct kv *kv, int n_row)
 }
 
 static void same_state(const struct state *got, const struct state *want,
-                       int r0, int r1, int d, const char *what,
-                       const char *set)
+                       int r0, int r1, int d, const char *what, const char *set)
 {
     kt_same(got->m + r0, want->m + r0, (size_t)(r1 - r0), what, set);
     kt_same(got->l + r0, want->l + r0, (size_t)(r1 - r0), what, set);
@@ -163,12 +170,12 @@ static double largest_value(const struct kv *kv)
 
     for (int i = 0; i < kv->n_tile; i++)
         for (int j = 0; j < kv->d_head * KV_TILE; j++) {
-            int t = j / 32 % KV_TILE;      /* whole groups of 32 channels */
-            double x = kv->type == KV_Q8H
-                           ? (double)((const int8_t *)kv->v[i])[j] *
-                                 (double)f16_to_f32(kv->vs[i][t])
-                           : (double)f16_to_f32(
-                                 ((const uint16_t *)kv->v[i])[j]);
+            int t = j / 32 % KV_TILE; /* whole groups of 32 channels */
+            double x =
+                kv->type == KV_Q8H
+                    ? (double)((const int8_t *)kv->v[i])[j] *
+                          (double)f16_to_f32(kv->vs[i][t])
+                    : (double)f16_to_f32(((const uint16_t *)kv->v[i])[j]);
 
             top = fmax(top, fabs(x));
         }
@@ -195,10 +202,10 @@ static double tiles_tolerance(const struct kv *kv, const float *q, size_t ldq,
 
 /* Implementations of one order of operations; the first is the oracle. */
 struct impls {
-    bool        tiles;
-    int         n;
+    bool tiles;
+    int n;
     const char *name[8];
-    attn_fn    *attn[8];
+    attn_fn *attn[8];
 };
 
 /* Worst error against double: absolute, for tiles its share of the bound */
@@ -221,9 +228,10 @@ static void attn_case(const struct impls *im, int type, int d, int n_row,
         for (int c = 0; c < d; c++)
             q[(size_t)r * ldq + (size_t)c] *= 3.0f / sqrtf((float)d);
         /* from "sees nothing" to "sees all", not in order */
-        last[r] = key0 + (r % 5 == 4 ? n_key + 70
-                          : (int32_t)(kt_rand(&seed) % (unsigned)(n_key + 1))
-                            - 1);
+        last[r] = key0 +
+                  (r % 5 == 4
+                       ? n_key + 70
+                       : (int32_t)(kt_rand(&seed) % (unsigned)(n_key + 1)) - 1);
     }
     kt_fill(k, n, &seed);
     kt_fill(v, n, &seed);
@@ -232,22 +240,21 @@ static void attn_case(const struct impls *im, int type, int d, int n_row,
     run(im->attn[0], want, &kv, q, ldq, last, 0, n_row, 0, nt, key0);
     start(got, &kv, n_row);
     run(kernels_ref.attn, got, &kv, q, ldq, last, 0, n_row, 0, nt, key0);
-    *top = fmax(*top, against_ref(want, got, n_row, d) /
-                      (im->tiles ? tiles_tolerance(&kv, q, ldq, n_row) : 1));
+    *top =
+        fmax(*top, against_ref(want, got, n_row, d) /
+                       (im->tiles ? tiles_tolerance(&kv, q, ldq, n_row) : 1));
     for (int i = 1; i < im->n; i++) {
         int cut = n_row / 3;
 
         start(got, &kv, n_row);
         run(im->attn[i], got, &kv, q, ldq, last, 0, n_row, 0, nt, key0);
         same_state(got, want, 0, n_row, d, "attn", im->name[i]);
-        for (int j = n_row * d; j < n_row * d + 16 && j < ATTN_ROWS * 512;
-             j++)
+        for (int j = n_row * d; j < n_row * d + 16 && j < ATTN_ROWS * 512; j++)
             assert_true(isnan(got->o[j]));
         /* rows split in two calls, tiles in two calls */
         start(got, &kv, n_row);
         run(im->attn[i], got, &kv, q, ldq, last, cut, n_row, 0, nt / 2, key0);
-        run(im->attn[i], got, &kv, q, ldq, last, cut, n_row, nt / 2, nt,
-            key0);
+        run(im->attn[i], got, &kv, q, ldq, last, cut, n_row, nt / 2, nt, key0);
         if (cut)
             run(im->attn[i], got, &kv, q, ldq, last, 0, cut, 0, nt, key0);
         same_state(got, want, 0, n_row, d, "attn split", im->name[i]);
@@ -277,16 +284,17 @@ static void test_attn(void **state)
     }
     for (int a = 0; a < 13; a++)
         for (int b = 0; b < 3; b++)
-            attn_case(&im, b == 2 ? KV_Q8H : b ? KV_F32 : KV_F16,
-                      dims[(a + 4 * b) % 11], rows[a], keys[(a + b) % 8],
-                      &top);
+            attn_case(&im,
+                      b == 2 ? KV_Q8H
+                      : b    ? KV_F32
+                             : KV_F16,
+                      dims[(a + 4 * b) % 11], rows[a], keys[(a + b) % 8], &top);
     for (int a = 0; a < 22; a++)
         attn_case(&im, a < 11 ? KV_F16 : KV_Q8H, dims[a % 11], 3,
                   keys[a % 8] + 64, &top);
     attn_case(&im, KV_F16, 64, 3, KV_SPAN, &top);
     attn_case(&im, KV_Q8H, 64, 3, KV_SPAN, &top);
-    printf("# attention: worst error of an output against double %.2g\n",
-           top);
+    printf("# attention: worst error of an output against double %.2g\n", top);
     assert_true(top < 1e-5);
 }
 
@@ -302,7 +310,7 @@ static void test_tiles(void **state)
     double top = 0;
 
     (void)state;
-    for (int pass = 0; pass < 2; pass++)     /* first the scalar ones */
+    for (int pass = 0; pass < 2; pass++) /* first the scalar ones */
         for (int i = 0; (f = kernels_fast_at(i, &usable)); i++) {
             bool scalar = strstr(f->name, "scalar") != NULL;
 
@@ -453,7 +461,7 @@ static void test_kv_store(void **state)
             }
             assert_memory_equal(k1, k2, n);
             assert_memory_equal(v1, v2, n);
-            for (int c = 0; c < d; c += 5) {    /* anywhere, K or V */
+            for (int c = 0; c < d; c += 5) { /* anywhere, K or V */
                 float keep = k[c], keep_v = v[c];
 
                 k[c] = type == KV_F16 ? -65520.0f : INFINITY;
@@ -502,12 +510,9 @@ static void test_exp2_exact(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_attn),
-        cmocka_unit_test(test_tiles),
-        cmocka_unit_test(test_merge),
-        cmocka_unit_test(test_mask),
-        cmocka_unit_test(test_kv_store),
-        cmocka_unit_test(test_exp2_exact),
+        cmocka_unit_test(test_attn),     cmocka_unit_test(test_tiles),
+        cmocka_unit_test(test_merge),    cmocka_unit_test(test_mask),
+        cmocka_unit_test(test_kv_store), cmocka_unit_test(test_exp2_exact),
     };
 
     return cmocka_run_group_tests_name("kernels_attn", tests, NULL, NULL);

@@ -91,8 +91,7 @@ static double tolerance(const struct kernels_fast *f, const float *x,
 
 /* The largest share of the tolerance that y uses. */
 static double worst(const struct kernels_fast *f, const float *y,
-                    const float *x, size_t ldx, int n_tok,
-                    const struct kmat *w)
+                    const float *x, size_t ldx, int n_tok, const struct kmat *w)
 {
     float *row = kt_alloc((size_t)w->d_in * sizeof *row);
     double top = 0;
@@ -118,7 +117,7 @@ static double worst(const struct kernels_fast *f, const float *y,
 }
 
 struct shape {
-    int  n_tok, d_in, n_out;
+    int n_tok, d_in, n_out;
     bool perm;
 };
 
@@ -138,17 +137,17 @@ static void one_case(const struct kernels_fast *s, int type, struct shape c,
     kt_mat(&w, type, c.n_out, d_in, &seed);
     if (c.perm)
         w.perm_half = c.n_out / 4;
-    for (int t = 0; t < c.n_tok; t++)   /* what lies between rows is NaN */
+    for (int t = 0; t < c.n_tok; t++) /* what lies between rows is NaN */
         kt_fill(x + (size_t)t * ldx, (size_t)d_in, &seed);
     for (int i = 0; i < 32 && d_in > 64; i++)
-        x[32 + i] = i ? 0.0f : -0.0f;   /* a block of zeros */
+        x[32 + i] = i ? 0.0f : -0.0f; /* a block of zeros */
     run(s, want, x, ldx, c.n_tok, &w, 0);
     *top = fmax(*top, worst(s, want, x, ldx, c.n_tok, &w));
     for (int i = 0; i < n_f; i++) {
         memset(got, 0xff, n * sizeof *got);
         run(f[i], got, x, ldx, c.n_tok, &w, border);
         kt_same(got, want, n, kt_name(type), f[i]->name);
-        memset(got, 0xff, n * sizeof *got);     /* fewer tokens, same bits */
+        memset(got, 0xff, n * sizeof *got); /* fewer tokens, same bits */
         run(f[i], got, x, ldx, c.n_tok / 2 + 1, &w, 0);
         kt_same(got, want, (size_t)(c.n_tok / 2 + 1) * (size_t)c.n_out,
                 "fewer tokens", f[i]->name);
@@ -162,7 +161,7 @@ static void one_case(const struct kernels_fast *s, int type, struct shape c,
 static void test_products(void **state)
 {
     static const struct shape shapes[] = {
-        { 1, 1, 1, false },     { 7, 7, 9, false },    { 16, 32, 64, false },
+        { 1, 1, 1, false },     { 7, 7, 9, false },     { 16, 32, 64, false },
         { 33, 65, 130, false }, { 65, 320, 17, false }, { 12, 576, 40, true },
         { 5, 1536, 33, false }, { 18, 672, 15, false },
     };
@@ -183,8 +182,8 @@ static void test_products(void **state)
                 continue;
             for (size_t c = 0; c < sizeof shapes / sizeof shapes[0]; c++)
                 one_case(s, kt_types[t], shapes[c], &top);
-            printf("# %s, %s: worst error %.2g of the tolerance\n",
-                   s->numerics, kt_name(kt_types[t]), top);
+            printf("# %s, %s: worst error %.2g of the tolerance\n", s->numerics,
+                   kt_name(kt_types[t]), top);
         }
     }
 }
@@ -223,13 +222,13 @@ static float odd(uint64_t *s, int kind)
                                    0x3f818000, 0x7f800001 };
 
     switch (kind) {
-    case 0:       /* products around 2^-126 */
+    case 0: /* products around 2^-126 */
         return of_bits(sign | (60 + r / 2 % 8) << 23 | frac);
-    case 1:       /* everything, also NaN and infinity */
+    case 1: /* everything, also NaN and infinity */
         return of_bits(sign | kt_rand(s));
-    case 2:       /* all finite exponents */
+    case 2: /* all finite exponents */
         return of_bits(sign | (1 + r / 2 % 254) << 23 | frac);
-    case 3:       /* huge: chains that overflow */
+    case 3: /* huge: chains that overflow */
         return of_bits(sign | (180 + r / 2 % 12) << 23 | frac);
     default:
         return of_bits(sign | at[r / 2 % 11]);
@@ -258,10 +257,10 @@ static void test_odd_values(void **state)
                 x[j] = odd(&seed, rep % 5);
             for (int r = 0; type == KT_F32 && r < OUT; r++)
                 for (int j = 0; j < D; j++) {
-                    float v = j < D / (1 + rep % 3) ? odd(&seed, rep % 5)
-                                                    : 0.0f;
-                    memcpy((uint8_t *)(uintptr_t)kmat_row(&w, r) + 4 * j,
-                           &v, sizeof v);
+                    float v =
+                        j < D / (1 + rep % 3) ? odd(&seed, rep % 5) : 0.0f;
+                    memcpy((uint8_t *)(uintptr_t)kmat_row(&w, r) + 4 * j, &v,
+                           sizeof v);
                 }
             run(s, want, x, D, TOK, &w, 0);
             for (int j = 0; j < n_f; j++) {
@@ -286,8 +285,9 @@ static void test_flush(void **state)
     for (int i = 0; (s = kernels_fast_at(i, &usable)); i++) {
         float y = NAN, x[4] = { 1.0f, 0, -0x1p-64f, 0 };
         float wv[4] = { 0x1p-126f, 0, 0x1.8p-87f, 0 };
-        struct kmat w = { .type = KT_F32, .n_out = 1, .d_in = 4,
-                          .row_bytes = sizeof wv };
+        struct kmat w = {
+            .type = KT_F32, .n_out = 1, .d_in = 4, .row_bytes = sizeof wv
+        };
         uint8_t data[sizeof wv];
         int n_f;
 
@@ -356,7 +356,7 @@ static void test_choice(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_products),  cmocka_unit_test(test_large),
+        cmocka_unit_test(test_products),   cmocka_unit_test(test_large),
         cmocka_unit_test(test_odd_values), cmocka_unit_test(test_flush),
         cmocka_unit_test(test_choice),
     };

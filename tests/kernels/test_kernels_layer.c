@@ -6,8 +6,8 @@
 static const int sizes[] = { 1, 7, 8, 9, 31, 32, 33, 65, 130, 320, 576, 1536 };
 enum { N_SIZE = sizeof sizes / sizeof sizes[0], TOP = 1536, PAD = 16 };
 
-static void close_to(const float *got, const float *want, size_t n,
-                     double rel, double *top)
+static void close_to(const float *got, const float *want, size_t n, double rel,
+                     double *top)
 {
     for (size_t i = 0; i < n; i++) {
         double e = fabs((double)got[i] - (double)want[i]) /
@@ -51,11 +51,11 @@ static void test_rmsnorm(void **state)
             close_to(want + (size_t)r * ld, got + (size_t)r * ld, (size_t)d,
                      5e-7, &top);
         for (int i = 0; i < n_set; i++) {
-            memcpy(got, x, 3 * ld * 4);         /* in place */
+            memcpy(got, x, 3 * ld * 4); /* in place */
             set[i]->rmsnorm(got, ld, got, ld, w, 3, d, 1e-5f);
             for (int r = 0; r < 3; r++) {
-                kt_same(got + (size_t)r * ld, want + (size_t)r * ld,
-                        (size_t)d, "rmsnorm", set[i]->name);
+                kt_same(got + (size_t)r * ld, want + (size_t)r * ld, (size_t)d,
+                        "rmsnorm", set[i]->name);
                 padding_kept(got + (size_t)r * ld + d, set[i]->name);
             }
         }
@@ -135,7 +135,7 @@ static void test_swiglu(void **state)
         set[i]->swiglu(got, g, u, N);
         kt_same(got, want, N, "swiglu", set[i]->name);
         padding_kept(got + N, set[i]->name);
-        for (int a = 0; a < N_SIZE; a++) {      /* in place, other lengths */
+        for (int a = 0; a < N_SIZE; a++) { /* in place, other lengths */
             memcpy(got, g, N * 4);
             set[i]->swiglu(got, got, u, (size_t)sizes[a]);
             kt_same(got, want, (size_t)sizes[a], "swiglu", set[i]->name);
@@ -217,10 +217,8 @@ static void test_rope_table(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rmsnorm),
-        cmocka_unit_test(test_rope),
-        cmocka_unit_test(test_swiglu),
-        cmocka_unit_test(test_add),
+        cmocka_unit_test(test_rmsnorm),    cmocka_unit_test(test_rope),
+        cmocka_unit_test(test_swiglu),     cmocka_unit_test(test_add),
         cmocka_unit_test(test_rope_table),
     };
 

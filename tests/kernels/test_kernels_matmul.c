@@ -45,8 +45,8 @@ static void run_rows(const struct kernels *k, float *y, const float *x,
 
     assert_int_equal(size % 64, 0);
     for (int t = 0; t < n_x; t++)
-        k->rows_x(xq + (size_t)t * size, x + (size_t)t * ldx, w->type,
-                  w->d_in, exact);
+        k->rows_x(xq + (size_t)t * size, x + (size_t)t * ldx, w->type, w->d_in,
+                  exact);
     k->rows(y, (size_t)w->n_out, xq, size, n_x, w, border, w->n_out, exact);
     k->rows(y, (size_t)w->n_out, xq, size, n_x, w, 0, border, exact);
     free(xq);
@@ -75,8 +75,8 @@ static double worst(const float *y, const float *ref, const float *x,
                 if (i % 32 == 0) {
                     amax = 0;
                     for (int j = i; j < i + 32; j++)
-                        amax = fmax(amax, fabs((double)
-                                    x[(size_t)t * ldx + (size_t)j]));
+                        amax = fmax(
+                            amax, fabs((double)x[(size_t)t * ldx + (size_t)j]));
                 }
                 tol += fabs((double)row[i]) * amax / 32767 / 2;
             }
@@ -113,7 +113,7 @@ static void gemm_case(int type, int n_tok, int d_in, int n_out, bool perm,
     kt_mat(&w, type, n_out, d_in, &seed);
     if (perm)
         w.perm_half = n_out / 4;
-    for (int t = 0; t < n_tok; t++)     /* what lies between rows is NaN */
+    for (int t = 0; t < n_tok; t++) /* what lies between rows is NaN */
         kt_fill(x + (size_t)t * ldx, (size_t)d_in, &seed);
     run_gemm(&kernels_scalar, want, x, ldx, n_tok, &w, 0);
     run_gemm(&kernels_ref, got, x, ldx, n_tok, &w, 0);
@@ -122,7 +122,7 @@ static void gemm_case(int type, int n_tok, int d_in, int n_out, bool perm,
         memset(got, 0xff, n * sizeof *got);
         run_gemm(set[i], got, x, ldx, n_tok, &w, border);
         kt_same(got, want, n, kt_name(type), set[i]->name);
-        if (n_tok > 1) {      /* fewer tokens, same bits */
+        if (n_tok > 1) { /* fewer tokens, same bits */
             memset(got, 0xff, n * sizeof *got);
             run_gemm(set[i], got, x, ldx, n_tok / 2 + 1, &w, 0);
             kt_same(got, want, (size_t)(n_tok / 2 + 1) * (size_t)n_out,
@@ -168,15 +168,15 @@ static void test_gemm_large(void **state)
 
 /* gp of rows [row0, row1), in two parts of the tokens if there is a border */
 static void run_gated(const struct kernels *k, float *gp, const float *xp,
-                      int n_tok, const struct kmat *gate,
-                      const struct kmat *up, int row0, int row1)
+                      int n_tok, const struct kmat *gate, const struct kmat *up,
+                      int row0, int row1)
 {
     float *scratch = kt_alloc(GEMM_SCRATCH * sizeof *scratch);
     int half = n_tok / 2 / k->gemm_mr * k->gemm_mr;
 
     k->gemm_gated(gp + k->gemm_pack_size(half, gate->n_out),
-                  xp + k->gemm_pack_size(half, gate->d_in), n_tok - half,
-                  gate, up, row0, row1, scratch);
+                  xp + k->gemm_pack_size(half, gate->d_in), n_tok - half, gate,
+                  up, row0, row1, scratch);
     if (half > 0)
         k->gemm_gated(gp, xp, half, gate, up, row0, row1, scratch);
     free(scratch);
@@ -231,7 +231,7 @@ static void test_gated(void **state)
             gated_case(k, kt_types[t], KT_F32, 33, 256, 41);
         gated_case(k, KT_Q4_1, KT_Q8_0, 1, 32, 1);
         gated_case(k, KT_F16, KT_BF16, 65, 19, 200);
-        if (k != &kernels_ref)     /* more than any block holds */
+        if (k != &kernels_ref) /* more than any block holds */
             gated_case(k, KT_Q4_0, KT_Q4_1, 600, 64, 100);
     }
 }
@@ -257,7 +257,7 @@ static void rows_case(int type, int d_in, int n_out, bool exact, bool perm,
         w.perm_half = n_out / 4;
     for (int t = 0; t < ROWS_MAX; t++)
         kt_fill(x + (size_t)t * ldx, (size_t)d_in, &seed);
-    for (int i = 0; i < d_in; i += 64)  /* outliers, and a zero block */
+    for (int i = 0; i < d_in; i += 64) /* outliers, and a zero block */
         x[i] *= 40;
     for (int i = 0; i < 32 && d_in > 64; i++)
         x[ldx + (size_t)i] = 0;
@@ -279,16 +279,16 @@ static void rows_case(int type, int d_in, int n_out, bool exact, bool perm,
 
 static void test_rows(void **state)
 {
-    static const int dims[] = { 1, 7, 8, 9, 32, 64, 65, 130, 320, 544, 576,
-                                1536 };
+    static const int dims[] = {
+        1, 7, 8, 9, 32, 64, 65, 130, 320, 544, 576, 1536
+    };
 
     (void)state;
     for (int i = 0; i < KT_N_TYPE; i++) {
         double top = 0, top_exact = 0;
 
         for (int a = 0; a < 12; a++)
-            rows_case(kt_types[i], dims[a], a % 2 ? 7 : 12, false, false,
-                      &top);
+            rows_case(kt_types[i], dims[a], a % 2 ? 7 : 12, false, false, &top);
         rows_case(kt_types[i], 576, 32, false, true, &top);
         rows_case(kt_types[i], 544, 9, true, false, &top_exact);
         rows_case(kt_types[i], 65, 3, true, false, &top_exact);
@@ -300,8 +300,8 @@ static void test_rows(void **state)
 /* Unusual activations: all sets must treat them alike. */
 static void test_rows_extremes(void **state)
 {
-    static const float odd[] = { INFINITY, -INFINITY, NAN, 1e38f, -3e38f,
-                                 1e-45f, 1e-32f, 7e-31f, -0.0f };
+    static const float odd[] = { INFINITY, -INFINITY, NAN,    1e38f, -3e38f,
+                                 1e-45f,   1e-32f,    7e-31f, -0.0f };
     const struct kernels *set[4];
     int n_set = kt_fast_sets(set);
     uint64_t seed = 5;
@@ -332,10 +332,8 @@ static void test_rows_extremes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gemm),
-        cmocka_unit_test(test_gemm_large),
-        cmocka_unit_test(test_gated),
-        cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_gemm),          cmocka_unit_test(test_gemm_large),
+        cmocka_unit_test(test_gated),         cmocka_unit_test(test_rows),
         cmocka_unit_test(test_rows_extremes),
     };
 

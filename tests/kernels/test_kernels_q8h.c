@@ -5,8 +5,8 @@
  */
 #include "tests/kernels/ktest.h"
 
-static const int dims[] = { 8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 96, 112,
-                            128, 160, 192, 256, 384, 504, 512 };
+static const int dims[] = { 8,  16,  24,  32,  40,  48,  56,  64,  72, 80,
+                            96, 112, 128, 160, 192, 256, 384, 504, 512 };
 enum { N_DIM = sizeof dims / sizeof dims[0], D_MAX = 512 };
 
 /* A row with an outlier, factors over four powers of two. */
@@ -15,8 +15,8 @@ static void make_row(float *x, float *f, int d, uint64_t *seed)
     kt_fill(x, (size_t)d, seed);
     x[kt_rand(seed) % (unsigned)d] *= 40.0f;
     for (int i = 0; i < d; i++)
-        f[i] = ldexpf(1.0f + fabsf(kt_normal(seed)),
-                      (int)(kt_rand(seed) % 5) - 2);
+        f[i] =
+            ldexpf(1.0f + fabsf(kt_normal(seed)), (int)(kt_rand(seed) % 5) - 2);
 }
 
 static void test_block(void **state)
@@ -56,10 +56,10 @@ static void test_ref(void **state)
         assert_true(kernels_ref.q8h_encode(code, &scale, x, f, d));
         for (int c = 0; c < d; c++)
             y[c] = x[c] / f[c];
-        kernels_ref.q8h_rotate(y, NULL, 1, d);     /* times r' */
+        kernels_ref.q8h_rotate(y, NULL, 1, d); /* times r' */
         for (int c = 0; c < d; c++) {
-            double want = (double)y[c] * (double)b.n * (double)b.r *
-                          (double)b.r;
+            double want =
+                (double)y[c] * (double)b.n * (double)b.r * (double)b.r;
             double s = (double)f16_to_f32(scale);
 
             worst = fmax(worst, fabs(code[c] * s - want) / s);
@@ -175,9 +175,9 @@ static void test_edges(void **state)
                 assert_false(k->q8h_encode(code, &scale, x, f, 24));
                 x[c] = 0;
             }
-        x[3] = 65504.0f;                  /* the largest f16 always fits */
+        x[3] = 65504.0f; /* the largest f16 always fits */
         assert_true(k->q8h_encode(code, &scale, x, NULL, 24));
-        x[3] = 1e-7f;                     /* the smallest scale there is */
+        x[3] = 1e-7f; /* the smallest scale there is */
         assert_true(k->q8h_encode(code, &scale, x, NULL, 24));
         assert_int_equal(scale, 1);
         assert_int_equal(f32_to_f16_up(0.0f), 0);
@@ -189,9 +189,8 @@ static void test_edges(void **state)
 
 enum { D = 64, N = 150, ROWS = 5 };
 
-static void store(int type, int t, const float *k, const float *v,
-                  uint8_t *kt, uint8_t *vt, uint16_t *ks, uint16_t *vs,
-                  const float *f)
+static void store(int type, int t, const float *k, const float *v, uint8_t *kt,
+                  uint8_t *vt, uint16_t *ks, uint16_t *vs, const float *f)
 {
     int tile = t / KV_TILE, at = t % KV_TILE;
     int8_t code[2][D];
@@ -202,9 +201,9 @@ static void store(int type, int t, const float *k, const float *v,
     if (type == KV_F32) {
         kernels_ref.q8h_decode(back[0], code[0], ks[t], f, D);
         kernels_ref.q8h_decode(back[1], code[1], vs[t], NULL, D);
-        assert_true(kernels_ref.kv_store(
-            KV_F32, kt + tile * KV_TILE * D * 4, vt + tile * KV_TILE * D * 4,
-            at, back[0], back[1], D));
+        assert_true(kernels_ref.kv_store(KV_F32, kt + tile * KV_TILE * D * 4,
+                                         vt + tile * KV_TILE * D * 4, at,
+                                         back[0], back[1], D));
         return;
     }
     for (int c = 0; c < D; c++) {
@@ -227,10 +226,20 @@ static void answer(const struct kernels *k, int type, const float *q,
     float *scratch = kt_alloc(ATTN_SCRATCH * sizeof *scratch);
     const void *p[4][TILES];
     int32_t last[ROWS];
-    struct attn_job job = { .kv_type = type, .d_head = D, .n_row = ROWS,
-                            .q = turned, .ldq = D, .last = last,
-                            .n_tile = TILES, .k = p[0], .v = p[1],
-                            .ks = p[2], .vs = p[3], .m = m, .l = l, .o = o,
+    struct attn_job job = { .kv_type = type,
+                            .d_head = D,
+                            .n_row = ROWS,
+                            .q = turned,
+                            .ldq = D,
+                            .last = last,
+                            .n_tile = TILES,
+                            .k = p[0],
+                            .v = p[1],
+                            .ks = p[2],
+                            .vs = p[3],
+                            .m = m,
+                            .l = l,
+                            .o = o,
                             .scratch = scratch };
     size_t size = KV_TILE * D * (type == KV_Q8H ? 1 : 4);
 
@@ -293,12 +302,9 @@ static void test_domain(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_block),
-        cmocka_unit_test(test_ref),
-        cmocka_unit_test(test_sets),
-        cmocka_unit_test(test_rows),
-        cmocka_unit_test(test_edges),
-        cmocka_unit_test(test_domain),
+        cmocka_unit_test(test_block), cmocka_unit_test(test_ref),
+        cmocka_unit_test(test_sets),  cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_edges), cmocka_unit_test(test_domain),
     };
 
     return cmocka_run_group_tests_name("kernels_q8h", tests, NULL, NULL);

@@ -42,8 +42,10 @@ static void test_golden(void **state)
         read_golden(files[i], head, &raw, &val);
         assert_int_equal(head[0], kt_types[i]);
         for (int j = 0; (k = kernels_at(j, &usable)); j++) {
-            struct kmat w = { .type = kt_types[i], .n_out = 1,
-                              .d_in = (int)head[1], .row_bytes = head[2],
+            struct kmat w = { .type = kt_types[i],
+                              .n_out = 1,
+                              .d_in = (int)head[1],
+                              .row_bytes = head[2],
                               .data = raw };
             float *out = kt_alloc(head[1] * sizeof *out);
 
@@ -94,8 +96,9 @@ static void test_sets_agree(void **state)
 /* A row of an interleaved matrix is found where GGUF put it. */
 static void test_perm_half(void **state)
 {
-    struct kmat w = { .type = KT_F32, .n_out = 12, .d_in = 1, .row_bytes = 4,
-                      .perm_half = 3 };
+    struct kmat w = {
+        .type = KT_F32, .n_out = 12, .d_in = 1, .row_bytes = 4, .perm_half = 3
+    };
     static const float stored[12] = { 0, 3, 1, 4, 2, 5, 6, 9, 7, 10, 8, 11 };
     uint8_t raw[48];
 
@@ -117,7 +120,8 @@ static void test_f16(void **state)
         float f = f16_to_f32((uint16_t)h);
         int e = (h >> 10 & 31), m = h & 0x3ff;
         double want = e == 31 ? (m ? NAN : INFINITY)
-                    : e ? ldexp(1024 + m, e - 25) : ldexp(m, -24);
+                      : e     ? ldexp(1024 + m, e - 25)
+                              : ldexp(m, -24);
 
         if (h & 0x8000)
             want = -want;
@@ -156,10 +160,8 @@ static void test_f16_rounding(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_golden),
-        cmocka_unit_test(test_sets_agree),
-        cmocka_unit_test(test_perm_half),
-        cmocka_unit_test(test_f16),
+        cmocka_unit_test(test_golden),       cmocka_unit_test(test_sets_agree),
+        cmocka_unit_test(test_perm_half),    cmocka_unit_test(test_f16),
         cmocka_unit_test(test_f16_rounding),
     };
 

@@ -25,10 +25,10 @@ static inline void mt_ok(cag_status st, const cag_error *err, int line)
         fail_msg("line %d: %s: %s: %s", line, cag_status_name(st), err->file,
                  err->msg);
 }
-#define OK(call)                                                              \
-    do {                                                                      \
-        cag_error err_ = CAG_ERROR_INIT, *err = &err_;                        \
-        mt_ok((call), err, __LINE__);                                         \
+#define OK(call)                                       \
+    do {                                               \
+        cag_error err_ = CAG_ERROR_INIT, *err = &err_; \
+        mt_ok((call), err, __LINE__);                  \
     } while (0)
 
 static inline void mt_ids(int32_t *ids, int n, uint64_t seed, int n_vocab)
@@ -51,12 +51,13 @@ static inline cag_model *mt_model(const char *name)
     return m;
 }
 
-static inline cag_engine *mt_engine(const cag_model *m, int n_thread,
-                                    int chunk, cag_precision precision,
-                                    bool kv_f32)
+static inline cag_engine *mt_engine(const cag_model *m, int n_thread, int chunk,
+                                    cag_precision precision, bool kv_f32)
 {
-    cag_engine_opts o = { .device = "cpu", .n_thread = n_thread,
-                          .chunk = chunk, .precision = precision,
+    cag_engine_opts o = { .device = "cpu",
+                          .n_thread = n_thread,
+                          .chunk = chunk,
+                          .precision = precision,
                           .kv_f32 = kv_f32 };
     cag_engine *e = NULL;
 
@@ -64,8 +65,7 @@ static inline cag_engine *mt_engine(const cag_model *m, int n_thread,
     return e;
 }
 
-static inline cag_session *mt_session(cag_engine *e, cag_prefix *p,
-                                      int max_tok)
+static inline cag_session *mt_session(cag_engine *e, cag_prefix *p, int max_tok)
 {
     cag_session *s = NULL;
 
@@ -112,17 +112,17 @@ typedef void mt_change(const struct kvc_shape *shape, int layer, int chunk,
 
 struct mt_source {
     const cag_session *s;
-    struct kvc_shape   shape;
-    mt_change         *change;         /* or NULL */
-    const void        *ctx;
+    struct kvc_shape shape;
+    mt_change *change; /* or NULL */
+    const void *ctx;
 };
 
-static inline cag_status mt_chunk(void *ctx, int layer, int chunk,
-                                  uint8_t *dst, cag_error *err)
+static inline cag_status mt_chunk(void *ctx, int layer, int chunk, uint8_t *dst,
+                                  cag_error *err)
 {
     const struct mt_source *x = ctx;
-    cag_status st = session_export_chunk(x->s, &x->shape, layer, chunk, dst,
-                                         err);
+    cag_status st =
+        session_export_chunk(x->s, &x->shape, layer, chunk, dst, err);
 
     if (st == CAG_OK && x->change)
         x->change(&x->shape, layer, chunk, dst, x->ctx);
@@ -162,7 +162,7 @@ static inline cag_kvc *mt_cache_changed(const cag_session *s,
     struct kvc_desc d;
 
     fix_init(&f);
-    x.shape = f.shape;                 /* chunk_tok is chosen if it was 0 */
+    x.shape = f.shape; /* chunk_tok is chosen if it was 0 */
     d = fix_desc(&f);
     d.chunk = mt_chunk;
     d.ctx = &x;
@@ -179,8 +179,8 @@ static inline cag_kvc *mt_cache_changed(const cag_session *s,
     return k;
 }
 
-static inline cag_kvc *mt_cache(const cag_session *s, const cag_model *m,
-                                int n, const char *codec, int chunk_tok,
+static inline cag_kvc *mt_cache(const cag_session *s, const cag_model *m, int n,
+                                const char *codec, int chunk_tok,
                                 const char *path)
 {
     return mt_cache_changed(s, m, n, codec, chunk_tok, NULL, NULL, path);
@@ -212,8 +212,8 @@ static inline int mt_watched_from(int n)
 }
 
 /* A session that read n ids, balanced, with room for more. */
-static inline cag_session *mt_balanced(cag_engine *e, const int32_t *ids,
-                                       int n, int more)
+static inline cag_session *mt_balanced(cag_engine *e, const int32_t *ids, int n,
+                                       int more)
 {
     cag_session *s = mt_session(e, NULL, n + more);
 

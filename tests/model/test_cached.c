@@ -24,18 +24,18 @@ enum { N_LENGTH = sizeof lengths / sizeof lengths[0] };
 static const int short_lengths[] = { 63, 64, 129 };
 
 struct setup {
-    const char   *model;
+    const char *model;
     cag_precision precision;
-    bool          kv_f32;
-    const char   *codec;
-    const int    *length;
-    int           n_length;
+    bool kv_f32;
+    const char *codec;
+    const int *length;
+    int n_length;
 };
 
 /* The logits after the question and after each of N_STEP greedy tokens. */
 struct outcome {
-    int    n_vocab;
-    float *logits;        /* [N_OUT, n_vocab] */
+    int n_vocab;
+    float *logits; /* [N_OUT, n_vocab] */
 };
 
 static struct outcome outcome_new(int n_vocab)
@@ -66,8 +66,8 @@ static void same(const struct outcome *a, const struct outcome *b,
             const float *x = outcome_at(a, i) + v, *y = outcome_at(b, i) + v;
             if (memcmp(x, y, sizeof *x) != 0)
                 fail_msg("%s, prefix %d: logit %d after token %d is %.9g "
-                         "cold, %.9g cached", what, n, v, i, (double)*x,
-                         (double)*y);
+                         "cold, %.9g cached",
+                         what, n, v, i, (double)*x, (double)*y);
         }
 }
 
@@ -85,12 +85,13 @@ static void steps(struct outcome *o, cag_session *s, cag_session *const *other,
             extra = 0;
         id[0] = mt_argmax(outcome_at(o, i), o->n_vocab);
         for (int j = 0; j <= n_other; j++)
-            all[j] = j == mine
-                         ? (cag_step){ .session = s, .ids = id,
-                                       .n_ids = 1 + extra }
-                         : (cag_step){ .session = other[j < mine ? j : j - 1],
-                                       .ids = &one, .n_ids = 1,
-                                       .greedy = true };
+            all[j] =
+                j == mine
+                    ? (cag_step){ .session = s, .ids = id, .n_ids = 1 + extra }
+                    : (cag_step){ .session = other[j < mine ? j : j - 1],
+                                  .ids = &one,
+                                  .n_ids = 1,
+                                  .greedy = true };
         OK(cag_session_verify(all, n_other + 1, err));
         outcome_set(o, i + 1, all[mine].logits);
         OK(cag_session_truncate(s, cag_session_n_tok(s) - extra, err));
@@ -188,7 +189,10 @@ static void demo(void **state)
 {
     static const struct setup u = {
         "../../models/SmolLM2-135M-Instruct.Q4_1.gguf",
-        CAG_PRECISION_DEFAULT, false, "f16z", short_lengths,
+        CAG_PRECISION_DEFAULT,
+        false,
+        "f16z",
+        short_lengths,
         sizeof short_lengths / sizeof short_lengths[0]
     };
     char path[256];
@@ -370,11 +374,11 @@ static void fast(void **state)
         cag_model *m = mt_model(setups[i].model);
         cag_engine *e = mt_engine(m, 1, 64, CAG_PRECISION_FAST, false);
 
-        print_message("%s: %s, %s\n", setups[i].model,
-                      cag_engine_products(e), cag_engine_numerics(e));
-        assert_true((strcmp(cag_engine_products(e), "f32") == 0) ==
-                    (strcmp(cag_engine_numerics(e),
-                            kernels_get(NULL)->numerics) == 0));
+        print_message("%s: %s, %s\n", setups[i].model, cag_engine_products(e),
+                      cag_engine_numerics(e));
+        assert_true(
+            (strcmp(cag_engine_products(e), "f32") == 0) ==
+            (strcmp(cag_engine_numerics(e), kernels_get(NULL)->numerics) == 0));
         cag_engine_free(e);
         cag_model_close(m);
         check_setup(&setups[i]);

@@ -23,21 +23,21 @@
 #define MAX_TOK 2200
 
 static const char *const goldens[] = {
-    "llama",        "llama3",      "llama-yarn",    "llama-linear",
-    "llama-bias",   "qwen2",       "qwen3",         "qwen3-tied",
-    "mistral",      "llama-mix.MIX", "llama-k.Q4_K", "llama-k.Q56_K",
-    "llama.Q4_0",   "llama.Q4_1",  "llama.Q5_0",    "llama.Q5_1",
+    "llama",      "llama3",        "llama-yarn",   "llama-linear",
+    "llama-bias", "qwen2",         "qwen3",        "qwen3-tied",
+    "mistral",    "llama-mix.MIX", "llama-k.Q4_K", "llama-k.Q56_K",
+    "llama.Q4_0", "llama.Q4_1",    "llama.Q5_0",   "llama.Q5_1",
     "llama.Q8_0"
 };
 enum { N_GOLDEN = sizeof goldens / sizeof goldens[0] };
 
 /* How far a logit may be from the recorded one. */
 struct tolerance {
-    double logit;      /* after the prompt */
-    double margin;     /* greedy ids are compared while margins are above */
+    double logit;  /* after the prompt */
+    double margin; /* greedy ids are compared while margins are above */
 };
 
-static double worst;   /* of the running test, printed at its end */
+static double worst; /* of the running test, printed at its end */
 
 static void check_logits(const jv *list, const float *logits, double tol,
                          const char *what, int n)
@@ -48,8 +48,8 @@ static void check_logits(const jv *list, const float *logits, double tol,
         double want = jv_num(jv_at(jv_at(list, i), 1), NAN);
         double diff = fabs((double)logits[id] - want);
         if (!(diff <= tol))
-            fail_msg("%s, %d tokens: logit of %d is %.7g, expected %.7g",
-                     what, n, (int)id, (double)logits[id], want);
+            fail_msg("%s, %d tokens: logit of %d is %.7g, expected %.7g", what,
+                     n, (int)id, (double)logits[id], want);
         worst = diff > worst ? diff : worst;
     }
 }
@@ -67,8 +67,8 @@ static void check_next(cag_session *s, const float *logits, int n_vocab,
             break;
         int32_t id = mt_argmax(logits, n_vocab);
         if (id != jv_int(jv_at(next, i), -1))
-            fail_msg("%s, %d tokens: greedy id %zu is %d, expected %d", what,
-                     n, i, id, (int)jv_int(jv_at(next, i), -1));
+            fail_msg("%s, %d tokens: greedy id %zu is %d, expected %d", what, n,
+                     i, id, (int)jv_int(jv_at(next, i), -1));
         OK(cag_session_step(&s, &id, 1, &logits, err));
     }
     OK(cag_session_truncate(s, n, err));
@@ -88,8 +88,8 @@ enum path { BY_PREFILL, BY_STEP };
 
 /* Walk one sequence through all recorded lengths up to max_n. */
 static void check_walk(cag_engine *e, const jv *g, const char *kv,
-                       enum path path, int max_n,
-                       const struct tolerance *tol, const char *what)
+                       enum path path, int max_n, const struct tolerance *tol,
+                       const char *what)
 {
     int n_vocab = (int)jv_get_int(g, "n_vocab", 0);
     static int32_t ids[MAX_TOK];
@@ -154,8 +154,7 @@ static int longest(void)
 {
     const char *name = kernels_get(NULL)->name;
 
-    return strcmp(name, "scalar") == 0 || strcmp(name, "ref") == 0 ? 700
-                                                                   : 2100;
+    return strcmp(name, "scalar") == 0 || strcmp(name, "ref") == 0 ? 700 : 2100;
 }
 
 static void exact_f32(void **state)
@@ -179,8 +178,8 @@ static void fast_f16(void **state)
 {
     static const struct tolerance bf16 = { 0.25, 0.6 }, u4s8 = { 0.6, 1.5 };
     const int type = KT_Q4_1;
-    const struct kernels_fast *f = kernels_fast_get(kernels_get(NULL), &type,
-                                                    1);
+    const struct kernels_fast *f =
+        kernels_fast_get(kernels_get(NULL), &type, 1);
 
     (void)state;
     if (f == NULL)
@@ -195,8 +194,8 @@ static void steps(void **state)
     static const struct tolerance tol = { 3e-4, 0.01 };
 
     (void)state;
-    check_all(CAG_PRECISION_EXACT, true, BY_STEP,
-              longest() < 2100 ? 65 : 1025, &tol);
+    check_all(CAG_PRECISION_EXACT, true, BY_STEP, longest() < 2100 ? 65 : 1025,
+              &tol);
 }
 
 /* ------------------------------------------------------- the demo model */
@@ -249,10 +248,8 @@ static void demo(void **state)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(exact_f32),
-        cmocka_unit_test(default_f16),
-        cmocka_unit_test(fast_f16),
-        cmocka_unit_test(steps),
+        cmocka_unit_test(exact_f32), cmocka_unit_test(default_f16),
+        cmocka_unit_test(fast_f16),  cmocka_unit_test(steps),
         cmocka_unit_test(demo),
     };
 

@@ -29,12 +29,12 @@ static void builds(void **state)
     (void)state;
     mt_ids(ids, 700, 21, mt_vocab(m));
     for (int j = 0; j < 3; j++)
-        e[j] = mt_engine(m, threads[j], chunks[j], CAG_PRECISION_DEFAULT,
-                         false);
+        e[j] =
+            mt_engine(m, threads[j], chunks[j], CAG_PRECISION_DEFAULT, false);
     for (size_t n = 0; n < sizeof lengths / sizeof lengths[0]; n++) {
         int from = mt_watched_from(lengths[n]);
-        struct kvc_shape shape = { i->n_layer, i->n_kv_head, i->d_head, 1,
-                                   lengths[n], 128 };
+        struct kvc_shape shape = { i->n_layer, i->n_kv_head, i->d_head,
+                                   1,          lengths[n],   128 };
         cag_session *first = mt_balanced(e[0], ids, lengths[n], MORE), *s;
 
         for (int j = 1; j < 3; j++) {
@@ -103,8 +103,8 @@ static void order(void **state)
 /* --------------------------------------------------------------- a question */
 
 struct outcome {
-    int    n_vocab;
-    float *logits;        /* [N_OUT, n_vocab] */
+    int n_vocab;
+    float *logits; /* [N_OUT, n_vocab] */
 };
 
 static float *outcome_at(const struct outcome *o, int i)
@@ -136,10 +136,12 @@ static void ask(cag_engine *e, cag_prefix *p, const int32_t *ids, int company,
 
         id[0] = mt_argmax(outcome_at(o, i), o->n_vocab);
         for (int j = 0; j <= company; j++)
-            all[j] = j == mine
-                ? (cag_step){ .session = s, .ids = id, .n_ids = 1 + extra }
-                : (cag_step){ .session = other[j < mine ? j : j - 1],
-                              .ids = &one, .n_ids = 1 };
+            all[j] =
+                j == mine
+                    ? (cag_step){ .session = s, .ids = id, .n_ids = 1 + extra }
+                    : (cag_step){ .session = other[j < mine ? j : j - 1],
+                                  .ids = &one,
+                                  .n_ids = 1 };
         OK(cag_session_verify(all, company + 1, err));
         memcpy(outcome_at(o, i + 1), all[mine].logits, row);
         OK(cag_session_truncate(s, cag_session_n_tok(s) - extra, err));
@@ -154,10 +156,10 @@ static void ask(cag_engine *e, cag_prefix *p, const int32_t *ids, int company,
 }
 
 struct setup {
-    const char   *model;
+    const char *model;
     cag_precision precision;
-    const int    *length;
-    int           n_length;
+    const int *length;
+    int n_length;
 };
 
 static void questions(void **state)
@@ -178,8 +180,8 @@ static void questions(void **state)
     mt_ids(question, 100, 24, want.n_vocab);
     for (int i = 0; i < u->n_length; i++) {
         cag_session *s = mt_balanced(e, ids, u->length[i], MORE);
-        cag_kvc *k = mt_cache(s, m, u->length[i], "q8h",
-                              i % 3 ? 64 << i % 3 : 0, path);
+        cag_kvc *k =
+            mt_cache(s, m, u->length[i], "q8h", i % 3 ? 64 << i % 3 : 0, path);
         cag_engine *e2 = mt_engine(m, threads[i % 4], chunks[i / 2 % 4],
                                    u->precision, false);
         cag_prefix *p = NULL, *p2 = NULL;
@@ -263,7 +265,8 @@ static void kernel_sets(void **state)
         cag_model *m = mt_model(models[i]);
         const cag_model_info *info = cag_model_get_info(m);
         struct kvc_shape shape = { info->n_layer, info->n_kv_head,
-                                   info->d_head, 1, 300, 128 };
+                                   info->d_head,  1,
+                                   300,           128 };
         size_t n = kvc_chunk_bytes(&shape, 0) +
                    N_OUT * (size_t)mt_vocab(m) * sizeof(float);
         uint8_t *first = malloc(n), *next = malloc(n);

@@ -75,8 +75,8 @@ static void spoil_chunk(const struct kvc_shape *shape, int layer, int chunk,
 /* --------------------------------------------------------------- the loss */
 
 struct loss {
-    double mean, max;     /* divergence, nats */
-    int    top, n;        /* positions with the same first choice */
+    double mean, max; /* divergence, nats */
+    int top, n;       /* positions with the same first choice */
 };
 
 static double divergence(const float *a, const float *b, int n)
@@ -100,9 +100,8 @@ static double divergence(const float *a, const float *b, int n)
 }
 
 /* Logits of n ids behind a cache against rows [n, n_vocab). */
-static struct loss loss_of(cag_engine *e, const cag_kvc *k,
-                           const int32_t *ids, int n, const float *rows,
-                           int n_vocab)
+static struct loss loss_of(cag_engine *e, const cag_kvc *k, const int32_t *ids,
+                           int n, const float *rows, int n_vocab)
 {
     struct loss l = { 0, 0, 0, n };
     float *got = malloc((size_t)n * (size_t)n_vocab * sizeof *got);
@@ -133,10 +132,13 @@ static struct loss loss_of(cag_engine *e, const cag_kvc *k,
 static void table(const cag_model *m, const int32_t *ids, int n_prefix, int n,
                   struct loss out[4])
 {
-    static const struct { const char *codec, *name; enum lossy lossy; }
-        kinds[4] = { { "f16", "f16", EXACT }, { "f16", "int8 rows", ROWS },
-                     { "f16", "int8 rows + H", ROTATED },
-                     { "q8h", "q8h", EXACT } };
+    static const struct {
+        const char *codec, *name;
+        enum lossy lossy;
+    } kinds[4] = { { "f16", "f16", EXACT },
+                   { "f16", "int8 rows", ROWS },
+                   { "f16", "int8 rows + H", ROTATED },
+                   { "q8h", "q8h", EXACT } };
     int n_vocab = mt_vocab(m);
     float *rows = malloc((size_t)n * (size_t)n_vocab * sizeof *rows);
     cag_engine *e32 = mt_engine(m, 2, 0, CAG_PRECISION_DEFAULT, true);
@@ -150,16 +152,17 @@ static void table(const cag_model *m, const int32_t *ids, int n_prefix, int n,
     cag_session_free(s);
     s = mt_balanced(e, ids, n_prefix, 0);
     for (int i = 0; i < 4; i++) {
-        cag_kvc *k = mt_cache_changed(s, m, n_prefix, kinds[i].codec, 0,
-                                      kinds[i].lossy == EXACT ? NULL
-                                                              : spoil_chunk,
-                                      &kinds[i].lossy, path);
+        cag_kvc *k =
+            mt_cache_changed(s, m, n_prefix, kinds[i].codec, 0,
+                             kinds[i].lossy == EXACT ? NULL : spoil_chunk,
+                             &kinds[i].lossy, path);
 
         out[i] = loss_of(e, k, ids + n_prefix, n, rows, n_vocab);
         print_message("# %-14s %6.0f bytes/token, KL mean %.2g, max %.2g, "
-                      "same first choice %d/%d\n", kinds[i].name,
-                      (double)cag_kvc_get_info(k)->kv_stored_bytes /
-                          n_prefix / (kinds[i].lossy == EXACT ? 1 : 2),
+                      "same first choice %d/%d\n",
+                      kinds[i].name,
+                      (double)cag_kvc_get_info(k)->kv_stored_bytes / n_prefix /
+                          (kinds[i].lossy == EXACT ? 1 : 2),
                       out[i].mean, out[i].max, out[i].top, n);
         cag_kvc_close(k);
     }
@@ -174,8 +177,8 @@ static void table(const cag_model *m, const int32_t *ids, int n_prefix, int n,
 static void scale_pairs(struct wmat *w, int d_head, float f)
 {
     size_t n = (size_t)w->n_out * w->row_bytes;
-    struct kmat old = { w->type, w->n_out, w->d_in, w->row_bytes, w->data,
-                        w->perm_half };
+    struct kmat old = { w->type,      w->n_out, w->d_in,
+                        w->row_bytes, w->data,  w->perm_half };
     uint8_t *copy = malloc(n);
 
     assert_non_null(copy);
@@ -300,8 +303,8 @@ static void imported(void **state)
         cag_prefix_free(p);
         mem_free(dst);
         for (int r = 0; r < PROBE; r++)
-            assert_true(divergence(a + r * n_vocab, b + r * n_vocab,
-                                   n_vocab) < 1e-4);
+            assert_true(divergence(a + r * n_vocab, b + r * n_vocab, n_vocab) <
+                        1e-4);
     }
     cag_kvc_close(k);
     fix_displace(path);

@@ -173,9 +173,9 @@ static void check_receipt(const cag_kvc *k, cag_engine *e, int n)
     assert_true(fabsl((long double)r->ppl_change - expm1l(nll / (n - 1))) <
                 1e-7L);
     print_message("# %zu tokens: KL mean %.3g, p99 %.3g, max %.3g, same "
-                  "%d/%d, perplexity %+.3g %%\n", n_ids, (double)r->kl_mean,
-                  (double)r->kl_p99, (double)r->kl_max, same, n,
-                  100 * (double)r->ppl_change);
+                  "%d/%d, perplexity %+.3g %%\n",
+                  n_ids, (double)r->kl_mean, (double)r->kl_p99,
+                  (double)r->kl_max, same, n, 100 * (double)r->ppl_change);
     cag_prefix_free(p);
     free(a);
     free(b);
@@ -215,22 +215,22 @@ static void once_more(void **state)
 
 struct coder {
     const cag_session *s;
-    struct kvc_shape   shape;
-    int                wrong;    /* scales of V are 3 to 6 % too large */
+    struct kvc_shape shape;
+    int wrong; /* scales of V are 3 to 6 % too large */
 };
 
 static cag_status give(void *ctx, int layer, int chunk, uint8_t *dst,
                        cag_error *err)
 {
     const struct coder *c = ctx;
-    cag_status st = session_export_chunk(c->s, &c->shape, layer, chunk, dst,
-                                         err);
+    cag_status st =
+        session_export_chunk(c->s, &c->shape, layer, chunk, dst, err);
 
     for (int h = 0; !st && c->wrong && h < c->shape.n_kv_head; h++)
         for (int t = 0; t < kvc_chunk_tiles(&c->shape, chunk); t++)
             for (int i = 0; i < KVC_TILE; i++) {
-                uint8_t *p = dst + 2 * i +
-                             kvc_scale_off(&c->shape, chunk, 1, h, t);
+                uint8_t *p =
+                    dst + 2 * i + kvc_scale_off(&c->shape, chunk, 1, h, t);
                 uint16_t f = rd_le16(p);
 
                 rd_put16(p, f > 0x400 ? (uint16_t)(f + 64) : f);
@@ -243,19 +243,18 @@ static void check_values(const cag_kvc *k, cag_engine *e,
                          const cag_session *exact)
 {
     const struct kvc_shape *s = kvc_get_shape(k);
-    struct kvc_shape f16 = { s->n_layer, s->n_kv_head, s->d_head, 2, s->n_tok,
-                             64 };
+    struct kvc_shape f16 = { s->n_layer, s->n_kv_head, s->d_head,
+                             2,          s->n_tok,     64 };
     cag_session *in = mt_session(e, NULL, s->n_tok);
     size_t bytes = kvc_chunk_bytes(&f16, 0);
     uint8_t *a = mem_alloc_aligned(64, bytes);
     uint8_t *b = mem_alloc_aligned(64, bytes);
 
     assert_true(a && b);
-    OK(session_import(in, k, s->n_tok, err));     /* decoded, rounded to f16 */
+    OK(session_import(in, k, s->n_tok, err)); /* decoded, rounded to f16 */
     for (int l = 0; l < s->n_layer; l++)
         for (int v = 0; v < 2; v++) {
-            const cag_kvc_loss *got =
-                &cag_kvc_get_receipt(k)->loss[2 * l + v];
+            const cag_kvc_loss *got = &cag_kvc_get_receipt(k)->loss[2 * l + v];
             double square = 0, diff = 0, max = 0;
 
             for (int c = 0; c < kvc_n_chunk(&f16); c++) {
@@ -309,8 +308,9 @@ static void a_bad_coder(void **state)
     static int32_t ids[N];
     cag_build_opts o;
     cag_build_report report = { .fresh = false };
-    struct build_job j = { .o = &o, .r = &report, .codec = "q8h",
-                           .lossy = true, .max_loss = 1 };
+    struct build_job j = {
+        .o = &o, .r = &report, .codec = "q8h", .lossy = true, .max_loss = 1
+    };
     struct receipt r;
     cag_error why = CAG_ERROR_INIT;
     cag_kvc *k = NULL;
@@ -322,10 +322,12 @@ static void a_bad_coder(void **state)
     cag_build_opts_init(&o);
     o.output = path;
     j.model = mt_model("models/qwen3.F16.gguf");
-    j.shape = (struct kvc_shape){
-        j.model->config.n_layer, j.model->config.n_kv_head,
-        j.model->config.d_head, 1, N, 64
-    };
+    j.shape = (struct kvc_shape){ j.model->config.n_layer,
+                                  j.model->config.n_kv_head,
+                                  j.model->config.d_head,
+                                  1,
+                                  N,
+                                  64 };
     j.exact = j.shape;
     j.exact.elem_bytes = 2;
     mt_ids(ids, N, 41, mt_vocab(j.model));
@@ -357,8 +359,8 @@ static void a_bad_coder(void **state)
     r.logits[17] = NAN;
     assert_int_equal(write_coded(&r, s, 0, &why), CAG_E_UNSUPPORTED);
     assert_string_equal(why.msg, "the logits after token 250 are not finite: "
-                        "what codec q8h loses cannot be measured; use "
-                        "--codec f16z");
+                                 "what codec q8h loses cannot be measured; use "
+                                 "--codec f16z");
     assert_false(file_exists(path));
     /* a prefix of one token leaves nothing to measure */
     receipt_release(&r);

@@ -25,17 +25,17 @@ static const char *const codecs[3] = { "f16z", "f16", "f32" };
 
 struct shared {
     const cag_model *model;
-    const cag_kvc   *kvc;
-    bool             f32;
+    const cag_kvc *kvc;
+    bool f32;
 };
 
 struct worker {
     const struct shared *s;
     pthread_t thread;
-    int       n_thread;         /* of its engine */
-    int32_t   id[N_STEP];
+    int n_thread; /* of its engine */
+    int32_t id[N_STEP];
     cag_status st;
-    cag_error  err;
+    cag_error err;
 };
 
 static cag_status greedy(struct worker *w, cag_session *s, const float *logits)
@@ -55,8 +55,10 @@ static void *work(void *arg)
 {
     const cag_text piece = { "Who leads the project?", 22, 0 };
     struct worker *w = arg;
-    cag_engine_opts o = { .device = "cpu", .n_thread = w->n_thread,
-                          .chunk = 16, .kv_f32 = w->s->f32 };
+    cag_engine_opts o = { .device = "cpu",
+                          .n_thread = w->n_thread,
+                          .chunk = 16,
+                          .kv_f32 = w->s->f32 };
     const cag_tokenizer *t = cag_kvc_tokenizer(w->s->kvc);
     cag_engine *e = NULL;
     cag_prefix *p = NULL;
@@ -65,8 +67,7 @@ static void *work(void *arg)
     const float *logits;
 
     w->err = (cag_error)CAG_ERROR_INIT;
-    w->st = t ? cag_encode(t, &piece, 1, 0, &ids, &w->err)
-              : CAG_E_INTERNAL;
+    w->st = t ? cag_encode(t, &piece, 1, 0, &ids, &w->err) : CAG_E_INTERNAL;
     if (!w->st)
         w->st = cag_engine_new(w->s->model, &o, &e, &w->err);
     if (!w->st)

@@ -13,7 +13,7 @@
 
 struct captured {
     char out[8192], err[4096];
-    int  status;                 /* exit status, or -signal */
+    int status; /* exit status, or -signal */
 };
 
 static inline void capture_read(FILE *f, char *to, size_t size)

@@ -15,9 +15,10 @@
 #include "util/text.h"
 
 static const char *const fixture_special[] = {
-    "<|im_start|>", "<|im_end|>", "<s>", "</s>", "<start_of_turn>",
-    "<end_of_turn>", "<|user|>", "<|assistant|>", "<|system|>", "<|end|>",
-    "<|eot_id|>", "<|start_header_id|>", "<|end_header_id|>",
+    "<|im_start|>",      "<|im_end|>",    "<s>",        "</s>",
+    "<start_of_turn>",   "<end_of_turn>", "<|user|>",   "<|assistant|>",
+    "<|system|>",        "<|end|>",       "<|eot_id|>", "<|start_header_id|>",
+    "<|end_header_id|>",
 };
 #define FIXTURE_N_SPECIAL \
     (int)(sizeof fixture_special / sizeof *fixture_special)
@@ -37,16 +38,17 @@ static void fixture_byte(struct buf *b, int byte)
 static void fixture_json(struct buf *b)
 {
     static const char merges[][2] = {
-        { '\n', '\n' }, { '.', '\n' }, { ' ', 'Q' }, { '\r', '\n' },
-        { 'a', 'b' },
+        { '\n', '\n' }, { '.', '\n' }, { ' ', 'Q' },
+        { '\r', '\n' }, { 'a', 'b' },
     };
     buf_str(b, "{\"version\":\"1.0\",\"truncation\":null,\"padding\":null,"
                "\"added_tokens\":[");
     for (int i = 0; i < FIXTURE_N_SPECIAL; i++)
-        buf_printf(b, "%s{\"id\":%d,\"content\":\"%s\",\"single_word\":false,"
-                      "\"lstrip\":false,\"rstrip\":false,\"normalized\":false,"
-                      "\"special\":true}", i ? "," : "", FIXTURE_FIRST + i,
-                   fixture_special[i]);
+        buf_printf(b,
+                   "%s{\"id\":%d,\"content\":\"%s\",\"single_word\":false,"
+                   "\"lstrip\":false,\"rstrip\":false,\"normalized\":false,"
+                   "\"special\":true}",
+                   i ? "," : "", FIXTURE_FIRST + i, fixture_special[i]);
     buf_str(b, "],\"normalizer\":null,\"pre_tokenizer\":{\"type\":"
                "\"ByteLevel\",\"add_prefix_space\":false,\"trim_offsets\":"
                "true,\"use_regex\":true},\"post_processor\":null,\"decoder\":"
@@ -80,7 +82,7 @@ static void fixture_json(struct buf *b)
 static cag_status fixture_write(const char *dir, const char *name,
                                 const char *text, size_t n)
 {
-    char  path[300];
+    char path[300];
     FILE *f;
     snprintf(path, sizeof path, "%s/%s", dir, name);
     f = fopen(path, "w");
@@ -95,7 +97,7 @@ static cag_status fixture_tokenizer(cag_tokenizer **t, cag_error *err)
     static const char config[] =
         "{\"bos_token\":\"<s>\",\"eos_token\":\"</s>\","
         "\"add_bos_token\":false}";
-    char       dir[] = "/tmp/cag-test-XXXXXX", path[300];
+    char dir[] = "/tmp/cag-test-XXXXXX", path[300];
     struct buf b = BUF_INIT;
     cag_status st;
     if (!mkdtemp(dir))
@@ -116,7 +118,7 @@ static cag_status fixture_tokenizer(cag_tokenizer **t, cag_error *err)
     return st;
 }
 
-static cag_tokenizer *tok;             /* from setup to teardown */
+static cag_tokenizer *tok; /* from setup to teardown */
 
 static int setup(void **state)
 {

@@ -15,9 +15,9 @@
 
 struct gm {
     struct buf kv, table, data, file;
-    uint64_t   n_kv, n_tensor;
-    uint32_t   version;
-    size_t     align;
+    uint64_t n_kv, n_tensor;
+    uint32_t version;
+    size_t align;
 };
 
 static inline void gm_init(struct gm *m)
@@ -149,9 +149,12 @@ static inline void gm_free(struct gm *m)
 static inline void gm_model_keys(struct gm *m, const char *arch)
 {
     char key[64];
-    static const struct { const char *k; uint32_t v; } ints[] = {
-        { "block_count", 1 }, { "context_length", 128 },
-        { "embedding_length", 32 }, { "feed_forward_length", 64 },
+    static const struct {
+        const char *k;
+        uint32_t v;
+    } ints[] = {
+        { "block_count", 1 },          { "context_length", 128 },
+        { "embedding_length", 32 },    { "feed_forward_length", 64 },
         { "attention.head_count", 2 }, { "attention.head_count_kv", 1 },
     };
     size_t i;
@@ -168,9 +171,14 @@ static inline void gm_model_keys(struct gm *m, const char *arch)
 /* Its tensors, all F32, but for the one named skip (or NULL). */
 static inline void gm_model_tensors(struct gm *m, const char *skip)
 {
-    static const struct { const char *name; uint64_t d0, d1; } t[] = {
-        { "token_embd.weight", 32, 8 }, { "output.weight", 32, 8 },
-        { "output_norm.weight", 32, 0 }, { "blk.0.attn_norm.weight", 32, 0 },
+    static const struct {
+        const char *name;
+        uint64_t d0, d1;
+    } t[] = {
+        { "token_embd.weight", 32, 8 },
+        { "output.weight", 32, 8 },
+        { "output_norm.weight", 32, 0 },
+        { "blk.0.attn_norm.weight", 32, 0 },
         { "blk.0.ffn_norm.weight", 32, 0 },
         { "blk.0.attn_q.weight", 32, 32 },
         { "blk.0.attn_k.weight", 32, 16 },

@@ -26,24 +26,24 @@
 #include "util/mem.h"
 #include "util/rd.h"
 
-#define FIX_VOCAB 500
+#define FIX_VOCAB        500
 #define FIX_FAIL_RECEIPT (-2)
-#define FIX_BAD_RECEIPT (-3)
+#define FIX_BAD_RECEIPT  (-3)
 
 struct fix {
     struct kvc_shape shape;
-    const char      *codec;
+    const char *codec;
     struct kvc_extra extra[1];
-    int              n_extra;
-    int              fail_at;      /* chunk index that fails, -1 for none,
-                                      or one of the above */
+    int n_extra;
+    int fail_at; /* chunk index that fails, -1 for none,
+                    or one of the above */
     /* made by fix_init */
-    jv      *meta, *srcs, *prmt;
-    char    *text;
-    size_t   text_size;
+    jv *meta, *srcs, *prmt;
+    char *text;
+    size_t text_size;
     int32_t *ids;
     int64_t *off;
-    uint8_t  tok[1000];
+    uint8_t tok[1000];
 };
 
 static inline uint32_t fix_rand(uint64_t *x)
@@ -62,7 +62,7 @@ static inline uint32_t fix_value(const struct kvc_shape *s, int layer, int v,
 
     fix_rand(&x);
     r = fix_rand(&x);
-    if (s->elem_bytes == 1)            /* -127 .. 127 */
+    if (s->elem_bytes == 1) /* -127 .. 127 */
         return (r & 0xff) == 0x80 ? 0 : r & 0xff;
     if (s->elem_bytes == 4)
         return (r & 0x807fffffu) | (uint32_t)(120 + (r >> 23) % 6) << 23;
@@ -72,8 +72,8 @@ static inline uint32_t fix_value(const struct kvc_shape *s, int layer, int v,
 /* q8h: the f16 scale of a row, the f32 factor of a channel of K. */
 static inline uint16_t fix_scale(int layer, int v, int head, int tok)
 {
-    uint64_t x = (uint64_t)((layer * 2 + v) * 64 + head) * 65536 +
-                 (uint64_t)tok + 5;
+    uint64_t x =
+        (uint64_t)((layer * 2 + v) * 64 + head) * 65536 + (uint64_t)tok + 5;
 
     fix_rand(&x);
     return (uint16_t)((fix_rand(&x) & 0xfff) + 0x1800);
@@ -87,19 +87,19 @@ static inline uint32_t fix_factor(int layer, int head, int c)
     return (fix_rand(&x) & 0x1ffffff) + 0x3e800000;
 }
 
-static inline void fix_q8h_fill(const struct kvc_shape *s, int layer,
-                                int chunk, uint8_t *dst)
+static inline void fix_q8h_fill(const struct kvc_shape *s, int layer, int chunk,
+                                uint8_t *dst)
 {
-    int      n_tile = kvc_chunk_tiles(s, chunk);
-    uint8_t *p = dst + (size_t)(2 * s->n_kv_head * n_tile) * 64 *
-                           (size_t)s->d_head;
+    int n_tile = kvc_chunk_tiles(s, chunk);
+    uint8_t *p =
+        dst + (size_t)(2 * s->n_kv_head * n_tile) * 64 * (size_t)s->d_head;
 
     for (int v = 0; v < 2; v++)
         for (int h = 0; h < s->n_kv_head; h++)
             for (int t = 0; t < n_tile * 64; t++, p += 2)
                 if (chunk * s->chunk_tok + t < s->n_tok)
-                    rd_put16(p, fix_scale(layer, v, h,
-                                          chunk * s->chunk_tok + t));
+                    rd_put16(p,
+                             fix_scale(layer, v, h, chunk * s->chunk_tok + t));
     for (int h = 0; h < s->n_kv_head; h++)
         for (int c = 0; c < s->d_head; c++, p += 4)
             rd_put32(p, fix_factor(layer, h, c));
@@ -111,7 +111,7 @@ static inline void fix_chunk_fill(const struct kvc_shape *s, int layer,
                                   int chunk, uint8_t *dst)
 {
     size_t e = (size_t)s->elem_bytes;
-    int    n_tile = kvc_chunk_tiles(s, chunk);
+    int n_tile = kvc_chunk_tiles(s, chunk);
 
     memset(dst, 0, kvc_chunk_bytes(s, chunk));
     if (e == 1)
@@ -120,9 +120,9 @@ static inline void fix_chunk_fill(const struct kvc_shape *s, int layer,
         for (int h = 0; h < s->n_kv_head; h++)
             for (int t = 0; t < n_tile * 64; t++)
                 for (int c = 0; c < s->d_head; c++) {
-                    int      tok = chunk * s->chunk_tok + t, u = t % 64;
-                    int      w = s->d_head - c / 32 * 32;
-                    size_t   at;
+                    int tok = chunk * s->chunk_tok + t, u = t % 64;
+                    int w = s->d_head - c / 32 * 32;
+                    size_t at;
                     uint8_t *p;
                     uint32_t x;
 
@@ -132,9 +132,10 @@ static inline void fix_chunk_fill(const struct kvc_shape *s, int layer,
                         w = 32;
                     at = v ? (size_t)(c / 32 * 64 * 32 + u * w + c % 32)
                            : (size_t)((u / 16 * s->d_head + c) * 16 + u % 16);
-                    p = dst + (size_t)((v * s->n_kv_head + h) * n_tile +
-                                       t / 64) *
-                                  64 * (size_t)s->d_head * e + at * e;
+                    p = dst +
+                        (size_t)((v * s->n_kv_head + h) * n_tile + t / 64) *
+                            64 * (size_t)s->d_head * e +
+                        at * e;
                     x = fix_value(s, layer, v, h, tok, c);
                     if (e == 1)
                         *p = (uint8_t)x;
@@ -149,10 +150,10 @@ static inline void fix_chunk_fill(const struct kvc_shape *s, int layer,
 static inline cag_status fix_receipt(void *ctx, const cag_kvc *draft,
                                      cag_kvc_receipt *r, cag_error *err)
 {
-    static const cag_kvc_loss loss[2 * 2] = {
-        { 26.5f, 0.00725f, 17, 0 }, { 18.25f, 0.0068f, 23, 0 },
-        { 1.5f, 0.0091f, 0, 0 },    { 0.75f, 0.0055f, 1, 1 }
-    };
+    static const cag_kvc_loss loss[2 * 2] = { { 26.5f, 0.00725f, 17, 0 },
+                                              { 18.25f, 0.0068f, 23, 0 },
+                                              { 1.5f, 0.0091f, 0, 0 },
+                                              { 0.75f, 0.0055f, 1, 1 } };
     const struct fix *f = ctx;
 
     if (f->fail_at == FIX_FAIL_RECEIPT)
@@ -185,7 +186,7 @@ static inline cag_status fix_chunk(void *ctx, int layer, int chunk,
 
 static inline jv *fix_json(const char *text)
 {
-    jv       *v = NULL;
+    jv *v = NULL;
     cag_error err = CAG_ERROR_INIT;
 
     if (jv_parse(text, strlen(text), "fixture", &v, &err) != CAG_OK)
@@ -195,11 +196,11 @@ static inline jv *fix_json(const char *text)
 
 static inline void fix_sources(struct fix *f)
 {
-    uint8_t     d[SHA256_SIZE];
-    char        hex[65];
-    struct buf  b = BUF_INIT;
-    size_t      half = f->text_size / 2;
-    int         n = f->shape.n_tok;
+    uint8_t d[SHA256_SIZE];
+    char hex[65];
+    struct buf b = BUF_INIT;
+    size_t half = f->text_size / 2;
+    int n = f->shape.n_tok;
 
     assert_int_equal(sha256_buf("raw", 3, d, NULL), CAG_OK);
     hash_hex(d, sizeof d, hex);
@@ -241,7 +242,7 @@ static inline void fix_init(struct fix *f)
         "{\"date\":\"2026-01-12\",\"knows_thinking\":true,\"mid\":\"\","
         "\"stop_ids\":[2,7],\"suffix\":\"<|im_end|>\\n\","
         "\"suffix_think\":\"<|im_end|>\\n<think>\",\"trims_question\":false}";
-    size_t     n = (size_t)f->shape.n_tok;
+    size_t n = (size_t)f->shape.n_tok;
     struct buf b = BUF_INIT;
 
     if (f->shape.chunk_tok == 0)
@@ -331,8 +332,8 @@ static inline struct fix fix_default(const char *codec)
 static inline void fix_write(struct fix *f, const char *path, int n_thread)
 {
     struct kvc_desc d = fix_desc(f);
-    struct pool    *pool = NULL;
-    cag_error       err = CAG_ERROR_INIT;
+    struct pool *pool = NULL;
+    cag_error err = CAG_ERROR_INIT;
 
     assert_int_equal(pool_new(&pool, n_thread, &err), CAG_OK);
     if (kvc_write(path, &d, -1, pool, &err) != CAG_OK)
@@ -344,7 +345,7 @@ static inline void fix_write(struct fix *f, const char *path, int n_thread)
 static inline char *fix_mkdir(void)
 {
     const char *base = getenv("TMPDIR");
-    struct buf  b = BUF_INIT;
+    struct buf b = BUF_INIT;
 
     buf_printf(&b, "%s/cag-kvc-XXXXXX", base && *base ? base : "/tmp");
     assert_false(buf_failed(&b));
@@ -385,7 +386,7 @@ static inline void fix_unlink(const char *dir, const char *name)
 static inline struct buf fix_read(const char *path)
 {
     struct buf b = BUF_INIT;
-    cag_error  err = CAG_ERROR_INIT;
+    cag_error err = CAG_ERROR_INIT;
 
     if (file_read(path, (size_t)1 << 30, &b, &err) != CAG_OK)
         fail_msg("%s: %s", path, err.msg);
@@ -405,7 +406,7 @@ static inline void fix_seal(struct buf *b)
 static inline uint8_t *fix_entry(struct buf *b, const char *name)
 {
     uint8_t *p = (uint8_t *)b->data;
-    char     want[4] = { 0 };
+    char want[4] = { 0 };
 
     memcpy(want, name, strlen(name));
     for (uint32_t i = 0; i < rd_le32(p + KVC_OFF_N_SECTION); i++)
@@ -424,8 +425,9 @@ static inline void fix_seal_section(struct buf *b, const char *name)
 {
     uint8_t *e = fix_entry(b, name);
 
-    assert_int_equal(sha256_buf(fix_data(b, name), (size_t)rd_le64(e + 16),
-                                e + 24, NULL), CAG_OK);
+    assert_int_equal(
+        sha256_buf(fix_data(b, name), (size_t)rd_le64(e + 16), e + 24, NULL),
+        CAG_OK);
     fix_seal(b);
 }
 
@@ -433,9 +435,9 @@ static inline void fix_seal_section(struct buf *b, const char *name)
 static inline cag_status fix_try(const void *data, size_t size, bool verify,
                                  cag_error *err)
 {
-    cag_kvc   *k = NULL;
+    cag_kvc *k = NULL;
     cag_status st = kvc_parse(data, size, "x.kvc", &k, err);
-    uint8_t   *dst;
+    uint8_t *dst;
 
     if (st)
         return st;

@@ -9,7 +9,7 @@
 
 static const char *const codecs[] = { "f16z", "f16", "f32", "q8h" };
 enum { N_CODEC = sizeof codecs / sizeof codecs[0] };
-static char *dir, *path;                 /* path is dir/a.kvc */
+static char *dir, *path; /* path is dir/a.kvc */
 
 static inline int setup(void **state)
 {
@@ -53,7 +53,7 @@ static inline struct buf make(const char *codec)
 static inline void expect(const struct buf *b, cag_status want,
                           const char *text)
 {
-    cag_error  err = CAG_ERROR_INIT;
+    cag_error err = CAG_ERROR_INIT;
     cag_status st = fix_try(b->data, b->size, true, &err);
 
     if (st != want || !strstr(err.msg, text))

@@ -21,7 +21,7 @@
 #include "util/mem.h"
 
 static char scratch_dir[] = "/tmp/cag-test-XXXXXX";
-static char scratch_start[PATH_MAX];      /* where the test was started */
+static char scratch_start[PATH_MAX]; /* where the test was started */
 
 static inline int scratch_enter(void **state)
 {

@@ -9,7 +9,7 @@
 #include "pipeline/answer.h"
 
 struct seen {
-    char   text[512];
+    char text[512];
     size_t n;
 };
 
@@ -35,8 +35,8 @@ static void run(const char *bytes, size_t step, const char *const *stop,
 
     answer_init(&a, stop, n_stop, thinking, collect, &seen);
     for (size_t i = 0; i < n && !a.stopped; i += step)
-        assert_int_equal(answer_add(&a, bytes + i,
-                                    i + step < n ? step : n - i, NULL), 0);
+        assert_int_equal(
+            answer_add(&a, bytes + i, i + step < n ? step : n - i, NULL), 0);
     assert_int_equal(answer_end(&a, NULL), 0);
     assert_string_equal(a.text.data ? a.text.data : "", want);
     assert_string_equal(seen.text, want);
@@ -87,8 +87,8 @@ static void stops(void **state)
 static void thinking(void **state)
 {
     (void)state;
-    run_all("<think>\nhm, 47\n</think>\n\n47.", NULL, 0, false, "47.",
-            "hm, 47", false);
+    run_all("<think>\nhm, 47\n</think>\n\n47.", NULL, 0, false, "47.", "hm, 47",
+            false);
     run_all("\n<think></think> x", NULL, 0, false, "x", "", false);
     run_all("hm</think>\nyes", NULL, 0, true, "yes", "hm", false);
     /* cut by length while thinking: nothing of it is an answer */
@@ -117,8 +117,8 @@ static void cancel(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(plain), cmocka_unit_test(utf8),
-        cmocka_unit_test(stops), cmocka_unit_test(thinking),
+        cmocka_unit_test(plain),  cmocka_unit_test(utf8),
+        cmocka_unit_test(stops),  cmocka_unit_test(thinking),
         cmocka_unit_test(cancel),
     };
 

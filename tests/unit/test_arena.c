@@ -87,7 +87,7 @@ static void out_of_memory(void **state)
     assert_null(arena_alloc(&a, 10, 8));
     assert_non_null(arena_alloc(&a, 10, 8));
     mem_fault(1, true);
-    assert_non_null(arena_alloc(&a, 10, 8));     /* fits the block */
+    assert_non_null(arena_alloc(&a, 10, 8)); /* fits the block */
     assert_null(arena_alloc(&a, 100000, 8));
     assert_null(arena_printf(&a, "%5000d", 1));
     mem_fault(0, false);

@@ -15,7 +15,9 @@
 
 static void test_fenced(void **state)
 {
-    static const struct { const char *text, *block; } cases[] = {
+    static const struct {
+        const char *text, *block;
+    } cases[] = {
         { "```\nx\n```", "x" },
         { "Here:\n```sh\nls -l\ncd\n```\nand\n```\ny\n```", "ls -l\ncd" },
         { "```c\n```", "" },
@@ -23,7 +25,8 @@ static void test_fenced(void **state)
         { "```c\na ``` b\n```", "a ``` b" },
         { "use ``` inline\n```\nz\n```", "z" },
     };
-    static const char *const none[] = { "", "plain", "a ```b``` c", "```", "x\n```" };
+    static const char *const none[] = { "", "plain", "a ```b``` c", "```",
+                                        "x\n```" };
     const char *block;
     size_t n;
 

@@ -81,7 +81,8 @@ static void refuses_them_all(void **state)
         const char *prefix, *suffix;
         cag_status (*open_it)(const char *, cag_error *);
     } kinds[] = {
-        { "gguf-", ".gguf", open_gguf }, { "st-", ".safetensors", open_st },
+        { "gguf-", ".gguf", open_gguf },
+        { "st-", ".safetensors", open_st },
         { "config-", ".json", open_config },
     };
     DIR *d = opendir(BAD);
@@ -95,9 +96,9 @@ static void refuses_them_all(void **state)
         for (i = 0; i < 3; i++) {
             size_t len = strlen(e->d_name), m = strlen(kinds[i].suffix);
 
-            if (len > m && strcmp(e->d_name + len - m, kinds[i].suffix) == 0
-                && strncmp(e->d_name, kinds[i].prefix,
-                           strlen(kinds[i].prefix)) == 0) {
+            if (len > m && strcmp(e->d_name + len - m, kinds[i].suffix) == 0 &&
+                strncmp(e->d_name, kinds[i].prefix, strlen(kinds[i].prefix)) ==
+                    0) {
                 check(e->d_name, len - m, kinds[i].open_it);
                 n++;
             }

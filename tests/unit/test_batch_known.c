@@ -12,8 +12,9 @@
 #include "pipeline/batch_known.h"
 #include "util/mem.h"
 
-#define USAGE ",\"usage\":{\"prompt_tokens\":9,\"cached_tokens\":5," \
-              "\"generated_tokens\":2}"
+#define USAGE                                              \
+    ",\"usage\":{\"prompt_tokens\":9,\"cached_tokens\":5," \
+    "\"generated_tokens\":2}"
 
 static const char earlier[] =
     "not json\n"
@@ -28,8 +29,8 @@ static const char earlier[] =
     "{\"line\":4,\"question\":\"forged\",\"options\":\"K1\","
     "\"answer\":\"no usage\"}\n"
     "[1]\n\n"
-    "{\"line\":5,\"question\":\"torn\",\"options\":\"K1\",\"answer\":\"t\""
-    USAGE "}";
+    "{\"line\":5,\"question\":\"torn\",\"options\":\"K1\",\"answer\":"
+    "\"t\"" USAGE "}";
 
 static char path[] = "/tmp/cag-test-XXXXXX";
 static cag_rows *rows;
@@ -233,7 +234,8 @@ static void test_faults(void **state)
     int64_t live = mem_live();
 
     (void)state;
-    FOR_EACH_FAULT(n, done) {
+    FOR_EACH_FAULT(n, done)
+    {
         struct known k;
         struct row r;
         cag_answer a;

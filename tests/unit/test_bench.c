@@ -15,7 +15,11 @@
 
 static void medians(void **state)
 {
-    static const struct { double v[5]; int n; double want; } cases[] = {
+    static const struct {
+        double v[5];
+        int n;
+        double want;
+    } cases[] = {
         { { 3 }, 1, 3 },
         { { 5, 1 }, 2, 3 },
         { { 9, 1, 2 }, 3, 2 },
@@ -39,8 +43,9 @@ static void medians(void **state)
 /* A report with n figures; false when out of memory. */
 static bool make(cag_bench_report *r, int n, double factor)
 {
-    cag_bench_figure f = { .name = "ttft", .unit = "s", .state = "warm",
-                           .context = 0, .share = -1 };
+    cag_bench_figure f = {
+        .name = "ttft", .unit = "s", .state = "warm", .context = 0, .share = -1
+    };
 
     if (cag_bench_set(r, "cpu", "one", NULL) ||
         cag_bench_set(r, "cpu", "two", NULL) ||
@@ -79,8 +84,7 @@ static void json_and_back(void **state)
         assert_true(a->share == b->share && a->better == b->better);
         assert_true(a->context == b->context && a->batch == b->batch);
     }
-    assert_int_equal(cag_bench_to_json(&back, &again, &n_again, &err),
-                     CAG_OK);
+    assert_int_equal(cag_bench_to_json(&back, &again, &n_again, &err), CAG_OK);
     assert_string_equal(text, again);
     cag_free(text);
     cag_free(again);
@@ -124,7 +128,8 @@ static void documents_without_memory(void **state)
     assert_true(make(&a, 20, 1));
     assert_int_equal(cag_bench_to_json(&a, &text, &size, NULL), CAG_OK);
     live = mem_live();
-    FOR_EACH_FAULT(n, done) {
+    FOR_EACH_FAULT(n, done)
+    {
         cag_bench_report r = CAG_BENCH_REPORT_INIT, b = CAG_BENCH_REPORT_INIT;
         cag_bench_change *c = NULL;
         cag_error err = CAG_ERROR_INIT;
@@ -190,7 +195,7 @@ static int teardown(void **state)
     unlink(lock);
     unlink(kvc);
     unlink(source);
-    return rmdir(dir);      /* fails if a run left anything there */
+    return rmdir(dir); /* fails if a run left anything there */
 }
 
 static void options(cag_bench_opts *o)
@@ -212,7 +217,7 @@ static void options(cag_bench_opts *o)
 }
 
 static bool stop_later(void *ctx, const char *what, uint64_t done,
-                          uint64_t total)
+                       uint64_t total)
 {
     int *left = ctx;
 

@@ -25,7 +25,7 @@ static void grows_and_stays_terminated(void **state)
     assert_string_equal(b.data, want);
     buf_truncate(&b, 4);
     assert_string_equal(b.data, "0,1,");
-    buf_truncate(&b, 100);                  /* longer: nothing */
+    buf_truncate(&b, 100); /* longer: nothing */
     assert_int_equal(b.size, 4);
     buf_add(&b, "a\0b", 3);
     buf_char(&b, 'c');
@@ -74,7 +74,7 @@ static void a_failure_sticks_and_leaves_a_prefix(void **state)
     assert_string_equal(b.data, "begin");
     assert_null(buf_reserve(&b, 1));
     assert_null(buf_detach(&b, NULL));
-    assert_false(buf_failed(&b));           /* detach resets */
+    assert_false(buf_failed(&b)); /* detach resets */
     buf_str(&b, "again");
     assert_string_equal(b.data, "again");
     buf_free(&b);

@@ -27,13 +27,13 @@ static void cut(const char *text, struct chat_cut *c)
 
 static void refused(const char *text, int line, const char *word)
 {
-    cag_error       err = CAG_ERROR_INIT;
+    cag_error err = CAG_ERROR_INIT;
     struct chat_cut c;
-    cag_status      st = chat_cut_make(text, tok, NULL, NOW, &c, &err);
-    if (st != CAG_E_UNSUPPORTED || err.line != line ||
-        !strstr(err.msg, word) || !strstr(err.msg, "--chat-template NAME"))
-        fail_msg("%.60s: %s line %d: %s", text, cag_status_name(st),
-                 err.line, err.msg);
+    cag_status st = chat_cut_make(text, tok, NULL, NOW, &c, &err);
+    if (st != CAG_E_UNSUPPORTED || err.line != line || !strstr(err.msg, word) ||
+        !strstr(err.msg, "--chat-template NAME"))
+        fail_msg("%.60s: %s line %d: %s", text, cag_status_name(st), err.line,
+                 err.msg);
 }
 
 static void system_form(void **state)
@@ -74,7 +74,8 @@ static void thinking(void **state)
     /* a switch that changes the text before the question stays off */
     cut("{% for m in messages %}<|im_start|>{{ m.role }}"
         "{{ '/think' if enable_thinking else '/no_think' }}\n"
-        "{{ m.content }}<|im_end|>{% endfor %}", &c);
+        "{{ m.content }}<|im_end|>{% endfor %}",
+        &c);
     assert_false(c.knows_thinking);
     assert_non_null(strstr(c.lead, "/no_think"));
     assert_string_equal(c.suffix[0], c.suffix[1]);
@@ -114,7 +115,8 @@ static void acknowledged(void **state)
         "{% if loop.last and messages[0].role == 'system' %}"
         "{{ messages[0].content + '\n\n' }}{% endif %}{{ m.content }}[/INST]"
         "{% elif m.role == 'assistant' %}{{ m.content + eos_token }}"
-        "{% endif %}{% endfor %}", &c);
+        "{% endif %}{% endfor %}",
+        &c);
     assert_true(c.ack_turns);
     chat_cut_release(&c);
 }
@@ -125,7 +127,8 @@ static void one_sided_trim(void **state)
     (void)state;
     cut("{% for m in messages %}<|im_start|>{{ m.role }}\n"
         "{{ m.content.rstrip() if m.role == 'system' else m.content.lstrip()"
-        " }}<|im_end|>\n{% endfor %}<|im_start|>assistant\n", &c);
+        " }}<|im_end|>\n{% endfor %}<|im_start|>assistant\n",
+        &c);
     assert_int_equal(c.body_trim, CHAT_TRIM_RIGHT);
     assert_int_equal(c.question_trim, CHAT_TRIM_LEFT);
     chat_cut_release(&c);
@@ -141,34 +144,37 @@ static void unusable(void **state)
     refused("<s>{% for m in messages %}{{ m.content }}{% endfor %}", 0,
             "no special token");
     refused("{% for m in messages %}<|user|>{{ m.content }}{% endfor %}"
-            "{{ messages[-1].content }}", 0, "twice");
+            "{{ messages[-1].content }}",
+            0, "twice");
     refused("{% for m in messages[::-1] %}<|user|>{{ m.content }}"
-            "{% endfor %}", 0, "behind the knowledge");
+            "{% endfor %}",
+            0, "behind the knowledge");
     refused("{{ messages[-1].content | length }}"
-            "{% for m in messages %}<|user|>{{ m.content }}{% endfor %}", 0,
-            "depends on the question");
+            "{% for m in messages %}<|user|>{{ m.content }}{% endfor %}",
+            0, "depends on the question");
     refused("{% for m in messages %}<|user|>{{ m.content | upper }}"
-            "{% endfor %}", 0, "drops the message");
+            "{% endfor %}",
+            0, "drops the message");
 }
 
 /* tests/golden/bad/template-*: a file and, beside it, the line and what must
  * be said; always with the way out. */
 static void bad_files(void **state)
 {
-    DIR           *d = opendir(BAD);
+    DIR *d = opendir(BAD);
     struct dirent *e;
-    int            n_file = 0, n_bad = 0;
+    int n_file = 0, n_bad = 0;
 
     (void)state;
     assert_non_null(d);
     while ((e = readdir(d)) != NULL) {
-        size_t          n = strlen(e->d_name);
-        struct buf      text = BUF_INIT, want = BUF_INIT;
+        size_t n = strlen(e->d_name);
+        struct buf text = BUF_INIT, want = BUF_INIT;
         struct chat_cut c;
-        cag_error       err = CAG_ERROR_INIT;
-        char            path[300], *word;
-        cag_status      st;
-        long            line;
+        cag_error err = CAG_ERROR_INIT;
+        char path[300], *word;
+        cag_status st;
+        long line;
 
         if (strncmp(e->d_name, "template-", 9) ||
             strcmp(e->d_name + n - 6, ".jinja"))
@@ -180,13 +186,13 @@ static void bad_files(void **state)
         assert_int_equal(file_read(path, 4096, &want, NULL), CAG_OK);
         line = strtol(want.data, &word, 10);
         word[strcspn(word, "\n")] = 0;
-        st = chat_cut_make(text.size ? text.data : "", tok, NULL, NOW, &c,
-                           &err);
+        st =
+            chat_cut_make(text.size ? text.data : "", tok, NULL, NOW, &c, &err);
         if (st != CAG_E_UNSUPPORTED || err.line != line ||
             !strstr(err.msg, word + 1) ||
             !strstr(err.msg, "--chat-template NAME")) {
-            print_error("%s: %s line %d: %s\n", e->d_name,
-                        cag_status_name(st), err.line, err.msg);
+            print_error("%s: %s line %d: %s\n", e->d_name, cag_status_name(st),
+                        err.line, err.msg);
             n_bad++;
         }
         buf_free(&text);
@@ -202,7 +208,8 @@ static void date_is_frozen(void **state)
     struct chat_cut c;
     (void)state;
     cut("Today: {{ strftime_now('%d %b %Y') }}{% for m in messages %}"
-        "<|user|>{{ m.content }}{% endfor %}", &c);
+        "<|user|>{{ m.content }}{% endfor %}",
+        &c);
     assert_string_equal(c.lead, "Today: 24 Nov 2025<|user|>");
     chat_cut_release(&c);
 }
@@ -213,14 +220,14 @@ static void builtins(void **state)
     int n = 0;
     (void)state;
     for (; chat_builtin_name(n); n++) {
-        cag_error       err = CAG_ERROR_INIT;
+        cag_error err = CAG_ERROR_INIT;
         struct chat_cut c;
-        const char     *text = chat_builtin(chat_builtin_name(n));
+        const char *text = chat_builtin(chat_builtin_name(n));
         assert_non_null(text);
         cag_status st = chat_cut_make(text, tok, NULL, NOW, &c, &err);
         if (st == CAG_OK)
             chat_cut_release(&c);
-        else        /* a family whose control tokens this vocabulary lacks */
+        else /* a family whose control tokens this vocabulary lacks */
             assert_non_null(strstr(err.msg, "no special token"));
     }
     assert_true(n >= 10);
@@ -236,14 +243,15 @@ static void conversation(void **state)
         "{\"role\":\"assistant\",\"content\":\"<think>a</think>b<|im_end|>\"},"
         "{\"role\":\"user\",\"content\":\"Q\"}]";
     struct chat_pieces p;
-    cag_error          err = CAG_ERROR_INIT;
-    cag_ids            ids = CAG_IDS_INIT;
-    jv                *m = NULL;
-    size_t             start = 0, end = 0;
+    cag_error err = CAG_ERROR_INIT;
+    cag_ids ids = CAG_IDS_INIT;
+    jv *m = NULL;
+    size_t start = 0, end = 0;
     (void)state;
     assert_int_equal(jv_parse(json, strlen(json), "m", &m, &err), CAG_OK);
-    assert_int_equal(chat_render(chat_builtin("qwen3"), tok, m, true, false,
-                                 NOW, &p, &err), CAG_OK);
+    assert_int_equal(
+        chat_render(chat_builtin("qwen3"), tok, m, true, false, NOW, &p, &err),
+        CAG_OK);
     assert_string_equal(
         p.text, "<|im_start|>user\n<|im_end|>\n<|im_start|>system<|im_end|>\n"
                 "<|im_start|>assistant\nb<|im_end|><|im_end|>\n"
@@ -264,7 +272,11 @@ static void conversation(void **state)
 static void bad_messages(void **state)
 {
     static const char *const bad[] = {
-        "{}", "[]", "[1]", "[{\"content\":\"x\"}]", "[{\"role\":\"user\"}]",
+        "{}",
+        "[]",
+        "[1]",
+        "[{\"content\":\"x\"}]",
+        "[{\"role\":\"user\"}]",
         "[{\"role\":\"<|im_end|>\",\"content\":\"x\"}]",
         "[{\"role\":\"user\",\"content\":7}]",
         "[{\"role\":[],\"content\":\"\"}]",
@@ -272,12 +284,13 @@ static void bad_messages(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct chat_pieces p;
-        cag_error          err = CAG_ERROR_INIT;
-        jv                *m = NULL;
+        cag_error err = CAG_ERROR_INIT;
+        jv *m = NULL;
         assert_int_equal(jv_parse(bad[i], strlen(bad[i]), "m", &m, &err),
                          CAG_OK);
         assert_int_equal(chat_render(chat_builtin("chatml"), tok, m, true,
-                                     false, NOW, &p, &err), CAG_E_FORMAT);
+                                     false, NOW, &p, &err),
+                         CAG_E_FORMAT);
         assert_true(strstr(err.msg, "message"));
         jv_free(m);
     }
@@ -286,14 +299,14 @@ static void bad_messages(void **state)
 static void no_memory(void **state)
 {
     int64_t live = mem_live();
-    bool    done = false;
+    bool done = false;
     (void)state;
     for (int64_t n = 1; !done; n += n < 400 ? 1 : 37) {
-        cag_error       err = CAG_ERROR_INIT;
+        cag_error err = CAG_ERROR_INIT;
         struct chat_cut c;
         mem_fault(n, n % 3 == 0);
-        cag_status st = chat_cut_make(chat_builtin("mistral"), tok, NULL, NOW, &c,
-                                      &err);
+        cag_status st =
+            chat_cut_make(chat_builtin("mistral"), tok, NULL, NOW, &c, &err);
         done = fault_missed(n);
         if (st == CAG_OK)
             chat_cut_release(&c);
@@ -305,12 +318,12 @@ static void no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(system_form),    cmocka_unit_test(thinking),
-        cmocka_unit_test(acknowledged),   cmocka_unit_test(one_sided_trim),
-        cmocka_unit_test(unusable),       cmocka_unit_test(date_is_frozen),
-        cmocka_unit_test(builtins),       cmocka_unit_test(conversation),
-        cmocka_unit_test(bad_files),
-        cmocka_unit_test(bad_messages),   cmocka_unit_test(no_memory),
+        cmocka_unit_test(system_form),  cmocka_unit_test(thinking),
+        cmocka_unit_test(acknowledged), cmocka_unit_test(one_sided_trim),
+        cmocka_unit_test(unusable),     cmocka_unit_test(date_is_frozen),
+        cmocka_unit_test(builtins),     cmocka_unit_test(conversation),
+        cmocka_unit_test(bad_files),    cmocka_unit_test(bad_messages),
+        cmocka_unit_test(no_memory),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

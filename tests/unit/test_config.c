@@ -14,9 +14,9 @@
 
 /* ------------------------------------------------------------- config.json */
 
-#define BASE(type) \
-    "\"model_type\":\"" type "\",\"hidden_size\":64," \
-    "\"intermediate_size\":96,\"num_hidden_layers\":2," \
+#define BASE(type)                                         \
+    "\"model_type\":\"" type "\",\"hidden_size\":64,"      \
+    "\"intermediate_size\":96,\"num_hidden_layers\":2,"    \
     "\"num_attention_heads\":4,\"num_key_value_heads\":2," \
     "\"vocab_size\":100,\"max_position_embeddings\":4096," \
     "\"rms_norm_eps\":1e-5"
@@ -30,8 +30,8 @@ static cag_status parse(const char *text, const char *generation,
     assert_int_equal(jv_parse(text, strlen(text), "config.json", &v, err),
                      CAG_OK);
     if (generation)
-        assert_int_equal(jv_parse(generation, strlen(generation), "g", &g,
-                                  err), CAG_OK);
+        assert_int_equal(jv_parse(generation, strlen(generation), "g", &g, err),
+                         CAG_OK);
     st = config_from_json(v, g, "config.json", c, err);
     jv_free(v);
     jv_free(g);
@@ -60,7 +60,7 @@ static void refuses(const char *text, cag_status want, const char *msg)
         print_message("%s\n  %s: %s\n", text, cag_status_name(st), err.msg);
     assert_int_equal(st, want);
     assert_non_null(strstr(err.msg, msg));
-    assert_int_equal(c.n_layer, 0x5a5a5a5a);    /* untouched on failure */
+    assert_int_equal(c.n_layer, 0x5a5a5a5a); /* untouched on failure */
 }
 
 static void json_dims(void **state)
@@ -120,13 +120,14 @@ static void json_refused(void **state)
     refuses("{" BASE("llama") ",\"attention_bias\":1}", CAG_E_FORMAT,
             "attention_bias");
     refuses("{" BASE("llama") ",\"quantization_config\":"
-            "{\"quant_method\":\"awq\"}}", CAG_E_UNSUPPORTED, "awq");
+                              "{\"quant_method\":\"awq\"}}",
+            CAG_E_UNSUPPORTED, "awq");
     refuses("{" BASE("llama") ",\"attn_logit_softcapping\":50.0}",
             CAG_E_UNSUPPORTED, "attn_logit_softcapping");
-    refuses("{" BASE("llama") ",\"rope_interleaved\":true}",
-            CAG_E_UNSUPPORTED, "rope_interleaved");
-    refuses("{" BASE("llama") ",\"num_local_experts\":8}",
-            CAG_E_UNSUPPORTED, "num_local_experts");
+    refuses("{" BASE("llama") ",\"rope_interleaved\":true}", CAG_E_UNSUPPORTED,
+            "rope_interleaved");
+    refuses("{" BASE("llama") ",\"num_local_experts\":8}", CAG_E_UNSUPPORTED,
+            "num_local_experts");
     refuses("{" BASE("llama") ",\"partial_rotary_factor\":0.5}",
             CAG_E_UNSUPPORTED, "partial_rotary_factor");
     refuses("{" BASE("llama") ",\"rope_theta\":0}", CAG_E_FORMAT, "theta");
@@ -134,10 +135,12 @@ static void json_refused(void **state)
             "\"intermediate_size\":96,\"num_hidden_layers\":2,"
             "\"num_attention_heads\":4,\"num_key_value_heads\":3,"
             "\"vocab_size\":100,\"max_position_embeddings\":4096,"
-            "\"rms_norm_eps\":1e-5}", CAG_E_FORMAT, "groups of 3");
+            "\"rms_norm_eps\":1e-5}",
+            CAG_E_FORMAT, "groups of 3");
     refuses("{\"model_type\":\"llama\",\"hidden_size\":64,"
             "\"intermediate_size\":96,\"num_hidden_layers\":4000000000,"
-            "\"num_attention_heads\":4}", CAG_E_FORMAT, "num_hidden_layers");
+            "\"num_attention_heads\":4}",
+            CAG_E_FORMAT, "num_hidden_layers");
 }
 
 /* Keys that are known to be harmless, or inactive, are no reason to refuse. */
@@ -146,12 +149,15 @@ static void json_harmless(void **state)
     struct model_config c;
 
     (void)state;
-    accepts("{" BASE("llama") ",\"attention_dropout\":0.0,"
-            "\"rope_interleaved\":false,\"architectures\":[\"X\"],"
-            "\"transformers.js_config\":{\"kv_cache_dtype\":{}},"
-            "\"output_attentions\":false,\"quantization_config\":null,"
-            "\"hidden_act\":\"silu\",\"pretraining_tp\":1,"
-            "\"torch_dtype\":\"bfloat16\",\"use_cache\":true}", &c);
+    accepts(
+        "{" BASE(
+            "llama") ",\"attention_dropout\":0.0,"
+                     "\"rope_interleaved\":false,\"architectures\":[\"X\"],"
+                     "\"transformers.js_config\":{\"kv_cache_dtype\":{}},"
+                     "\"output_attentions\":false,\"quantization_config\":null,"
+                     "\"hidden_act\":\"silu\",\"pretraining_tp\":1,"
+                     "\"torch_dtype\":\"bfloat16\",\"use_cache\":true}",
+        &c);
 }
 
 static void json_eos(void **state)
@@ -161,19 +167,22 @@ static void json_eos(void **state)
 
     (void)state;
     assert_int_equal(parse("{" BASE("llama") ",\"eos_token_id\":7}",
-                           "{\"eos_token_id\":[9,7]}", &c, &err), CAG_OK);
+                           "{\"eos_token_id\":[9,7]}", &c, &err),
+                     CAG_OK);
     assert_int_equal(c.n_eos, 2);
     assert_int_equal(c.eos[0], 7);
     assert_int_equal(c.eos[1], 9);
-    assert_int_equal(parse("{" BASE("llama") ",\"eos_token_id\":null}",
-                           "{}", &c, &err), CAG_OK);
+    assert_int_equal(
+        parse("{" BASE("llama") ",\"eos_token_id\":null}", "{}", &c, &err),
+        CAG_OK);
     assert_int_equal(c.n_eos, 0);
     refuses("{" BASE("llama") ",\"eos_token_id\":100}", CAG_E_FORMAT,
             "eos_token_id");
     refuses("{" BASE("llama") ",\"eos_token_id\":[1,\"2\"]}", CAG_E_FORMAT,
             "eos_token_id");
     refuses("{" BASE("llama") ",\"eos_token_id\":[1,2,3,4,5,6,7,8,9,10,11,12,"
-            "13,14,15,16,17]}", CAG_E_FORMAT, "at most 16");
+                              "13,14,15,16,17]}",
+            CAG_E_FORMAT, "at most 16");
 }
 
 static void json_window(void **state)
@@ -188,59 +197,73 @@ static void json_window(void **state)
     assert_int_equal(c.window, 0);
     accepts("{" BASE("mistral") ",\"sliding_window\":null}", &c);
     assert_int_equal(c.window, 0);
-    accepts("{" BASE("qwen2") ",\"sliding_window\":1024,"
-            "\"use_sliding_window\":false,\"max_window_layers\":1}", &c);
+    accepts(
+        "{" BASE(
+            "qwen2") ",\"sliding_window\":1024,"
+                     "\"use_sliding_window\":false,\"max_window_layers\":1}",
+        &c);
     assert_int_equal(c.window, 0);
-    accepts("{" BASE("qwen2") ",\"sliding_window\":1024,"
-            "\"use_sliding_window\":true,\"max_window_layers\":2}", &c);
+    accepts("{" BASE(
+                "qwen2") ",\"sliding_window\":1024,"
+                         "\"use_sliding_window\":true,\"max_window_layers\":2}",
+            &c);
     assert_int_equal(c.window, 0);
-    accepts("{" BASE("qwen3") ",\"sliding_window\":1024,"
-            "\"use_sliding_window\":true,\"max_window_layers\":0}", &c);
+    accepts("{" BASE(
+                "qwen3") ",\"sliding_window\":1024,"
+                         "\"use_sliding_window\":true,\"max_window_layers\":0}",
+            &c);
     assert_int_equal(c.window, 1024);
-    refuses("{" BASE("qwen2") ",\"sliding_window\":1024,"
-            "\"use_sliding_window\":true,\"max_window_layers\":1}",
+    refuses("{" BASE(
+                "qwen2") ",\"sliding_window\":1024,"
+                         "\"use_sliding_window\":true,\"max_window_layers\":1}",
             CAG_E_UNSUPPORTED, "max_window_layers");
     refuses("{" BASE("qwen3") ",\"sliding_window\":1024,"
-            "\"use_sliding_window\":true,\"layer_types\":"
-            "[\"sliding_attention\",\"full_attention\"]}",
+                              "\"use_sliding_window\":true,\"layer_types\":"
+                              "[\"sliding_attention\",\"full_attention\"]}",
             CAG_E_UNSUPPORTED, "layer_types");
     accepts("{" BASE("qwen3") ",\"sliding_window\":null,"
-            "\"use_sliding_window\":false,\"layer_types\":"
-            "[\"full_attention\",\"full_attention\"]}", &c);
+                              "\"use_sliding_window\":false,\"layer_types\":"
+                              "[\"full_attention\",\"full_attention\"]}",
+            &c);
     refuses("{" BASE("qwen3") ",\"layer_types\":[\"full_attention\"]}",
             CAG_E_FORMAT, "layer_types");
     refuses("{" BASE("qwen3") ",\"layer_types\":"
-            "[\"linear_attention\",\"full_attention\"]}",
+                              "[\"linear_attention\",\"full_attention\"]}",
             CAG_E_UNSUPPORTED, "layer_types");
     refuses("{" BASE("qwen3") ",\"layer_types\":"
-            "[\"sliding_attention\",\"sliding_attention\"]}",
+                              "[\"sliding_attention\",\"sliding_attention\"]}",
             CAG_E_FORMAT, "use_sliding_window");
-    refuses("{" BASE("llama") ",\"sliding_window\":1024}",
-            CAG_E_UNSUPPORTED, "sliding_window");
+    refuses("{" BASE("llama") ",\"sliding_window\":1024}", CAG_E_UNSUPPORTED,
+            "sliding_window");
 }
 
 static void json_rope_refused(void **state)
 {
     (void)state;
     refuses("{" BASE("llama") ",\"rope_scaling\":{\"type\":\"dynamic\","
-            "\"factor\":2}}", CAG_E_UNSUPPORTED, "dynamic");
+                              "\"factor\":2}}",
+            CAG_E_UNSUPPORTED, "dynamic");
     refuses("{" BASE("llama") ",\"rope_scaling\":{\"rope_type\":\"longrope\","
-            "\"factor\":2}}", CAG_E_UNSUPPORTED, "longrope");
+                              "\"factor\":2}}",
+            CAG_E_UNSUPPORTED, "longrope");
     refuses("{" BASE("llama") ",\"rope_scaling\":{\"rope_type\":3}}",
             CAG_E_UNSUPPORTED, "rope_type");
     refuses("{" BASE("llama") ",\"rope_scaling\":{\"type\":\"linear\"}}",
             CAG_E_FORMAT, "rope_scaling.factor is missing");
     refuses("{" BASE("llama") ",\"rope_scaling\":{\"type\":\"linear\","
-            "\"factor\":0}}", CAG_E_FORMAT, "factor is 0");
+                              "\"factor\":0}}",
+            CAG_E_FORMAT, "factor is 0");
     refuses("{" BASE("llama") ",\"rope_parameters\":{\"rope_type\":"
-            "\"default\",\"mrope_section\":[1]}}", CAG_E_UNSUPPORTED,
-            "rope_parameters.mrope_section");
+                              "\"default\",\"mrope_section\":[1]}}",
+            CAG_E_UNSUPPORTED, "rope_parameters.mrope_section");
     refuses("{" BASE("llama") ",\"rope_scaling\":{\"rope_type\":\"llama3\","
-            "\"factor\":8}}", CAG_E_FORMAT, "low_freq_factor");
+                              "\"factor\":8}}",
+            CAG_E_FORMAT, "low_freq_factor");
     refuses("{" BASE("llama") ",\"rope_scaling\":\"yarn\"}", CAG_E_FORMAT,
             "expected an object");
     refuses("{" BASE("llama") ",\"rope_scaling\":{\"rope_type\":\"yarn\","
-            "\"factor\":2,\"beta_fast\":-1}}", CAG_E_FORMAT, "beta_fast");
+                              "\"factor\":2,\"beta_fast\":-1}}",
+            CAG_E_FORMAT, "beta_fast");
 }
 
 /* ------------------------------------------------------------------ rope */
@@ -261,8 +284,9 @@ static void rope_equals_transformers(void **state)
     size_t i, j, n = 0, n_diff = 0;
 
     (void)state;
-    assert_int_equal(jv_parse_file("tests/golden/rope/inv_freq.json", 1 << 20,
-                                   &root, &err), CAG_OK);
+    assert_int_equal(
+        jv_parse_file("tests/golden/rope/inv_freq.json", 1 << 20, &root, &err),
+        CAG_OK);
     cases = jv_get(root, "cases");
     assert_true(jv_count(cases) > 20);
     for (i = 0; i < jv_count(cases); i++) {
@@ -270,8 +294,9 @@ static void rope_equals_transformers(void **state)
         const char *name = jv_get_str(e, "name", "");
         struct model_config c;
 
-        assert_int_equal(config_from_json(jv_get(e, "config"), NULL, name, &c,
-                                          &err), CAG_OK);
+        assert_int_equal(
+            config_from_json(jv_get(e, "config"), NULL, name, &c, &err),
+            CAG_OK);
         assert_int_equal(jv_count(f), c.d_head / 2);
         assert_int_equal(bits_of(c.rope_mscale),
                          strtoul(jv_get_str(e, "scaling", ""), NULL, 16));
@@ -310,22 +335,40 @@ static cag_status from_gguf(struct gm *m, struct model_config *c,
 /* What a file has beyond the model of gguf_make.h: a key, or what add adds. */
 struct more {
     const char *key;
-    int         type;
-    uint32_t    u;
-    float       f;
+    int type;
+    uint32_t u;
+    float f;
     const char *s;
-    void      (*add)(struct gm *);
+    void (*add)(struct gm *);
 };
-#define U32(key, v) { key, GGUF_V_U32, v, 0, NULL, NULL }
-#define F32(key, v) { key, GGUF_V_F32, 0, v, NULL, NULL }
-#define STR(key, v) { key, GGUF_V_STR, 0, 0, v, NULL }
-#define ADD(fn)     { NULL, 0, 0, 0, NULL, fn }
-#define MORE(...)   (const struct more[]){ __VA_ARGS__, { .key = NULL } }
+#define U32(key, v)                       \
+    {                                     \
+        key, GGUF_V_U32, v, 0, NULL, NULL \
+    }
+#define F32(key, v)                       \
+    {                                     \
+        key, GGUF_V_F32, 0, v, NULL, NULL \
+    }
+#define STR(key, v)                    \
+    {                                  \
+        key, GGUF_V_STR, 0, 0, v, NULL \
+    }
+#define ADD(fn)                 \
+    {                           \
+        NULL, 0, 0, 0, NULL, fn \
+    }
+#define MORE(...)         \
+    (const struct more[]) \
+    {                     \
+        __VA_ARGS__,      \
+        {                 \
+            .key = NULL   \
+        }                 \
+    }
 
 /* more ends with an entry that has neither key nor add. */
 static void gguf_with(const char *arch, const struct more *more,
-                      cag_status want, const char *msg,
-                      struct model_config *c)
+                      cag_status want, const char *msg, struct model_config *c)
 {
     struct gm m;
     cag_error err = CAG_ERROR_INIT;
@@ -356,7 +399,7 @@ static void divisors(struct gm *m)
 
     gm_entry(m, "rope_freqs.weight", GGUF_F32, 1, 8, 0, m->data.size);
     for (i = 0; i < 8; i++)
-        gm_u32(&m->data, i < 4 ? 0x3f800000 : 0x41000000);   /* 1, 8 */
+        gm_u32(&m->data, i < 4 ? 0x3f800000 : 0x41000000); /* 1, 8 */
 }
 static void short_divisors(struct gm *m)
 {
@@ -367,10 +410,10 @@ static void zero_divisors(struct gm *m)
     gm_tensor(m, "rope_freqs.weight", GGUF_F32, 8, 0);
 }
 
-#define YARN                                                               \
-    STR("llama.rope.scaling.type", "yarn"),                                \
-    F32("llama.rope.scaling.factor", 4.0f),                                \
-    U32("llama.rope.scaling.original_context_length", 128)
+#define YARN                                    \
+    STR("llama.rope.scaling.type", "yarn"),     \
+        F32("llama.rope.scaling.factor", 4.0f), \
+        U32("llama.rope.scaling.original_context_length", 128)
 
 static void gguf_dims(void **state)
 {
@@ -387,21 +430,24 @@ static void gguf_dims(void **state)
     assert_false(c.tied);
     gguf_with("qwen2", none, CAG_OK, NULL, &d);
     assert_true(d.qkv_bias);
-    gguf_with("llama", MORE(U32("llama.attention.key_length", 32),
-                            U32("llama.attention.value_length", 32)),
+    gguf_with("llama",
+              MORE(U32("llama.attention.key_length", 32),
+                   U32("llama.attention.value_length", 32)),
               CAG_OK, NULL, &d);
     assert_int_equal(d.d_head, 32);
-    gguf_with("llama", MORE(F32("llama.attn_logit_softcapping", 0.0f),
-                            U32("llama.expert_count", 0),
-                            STR("llama.tensor_data_layout",
-                                "Meta AI original pth")), CAG_OK, NULL, &d);
-    gguf_with("llama", MORE(U32("tokenizer.ggml.eos_token_id", 3),
-                            U32("tokenizer.ggml.eot_token_id", 5)), CAG_OK,
-              NULL, &d);
+    gguf_with("llama",
+              MORE(F32("llama.attn_logit_softcapping", 0.0f),
+                   U32("llama.expert_count", 0),
+                   STR("llama.tensor_data_layout", "Meta AI original pth")),
+              CAG_OK, NULL, &d);
+    gguf_with("llama",
+              MORE(U32("tokenizer.ggml.eos_token_id", 3),
+                   U32("tokenizer.ggml.eot_token_id", 5)),
+              CAG_OK, NULL, &d);
     assert_int_equal(d.n_eos, 2);
     assert_int_equal(d.eos[1], 5);
-    gguf_with("llama", MORE(U32("llama.attention.sliding_window", 64)),
-              CAG_OK, NULL, &d);
+    gguf_with("llama", MORE(U32("llama.attention.sliding_window", 64)), CAG_OK,
+              NULL, &d);
     assert_int_equal(d.window, 64);
     gguf_with("llama", MORE(U32("llama.attention.sliding_window", 4096)),
               CAG_OK, NULL, &d);
@@ -425,34 +471,52 @@ static void gguf_refused(void **state)
     static const struct {
         const char *arch;
         struct more more[5];
-        cag_status  want;
+        cag_status want;
         const char *msg;
     } cases[] = {
         { "gemma3", { { .key = NULL } }, CAG_E_UNSUPPORTED, "gemma3" },
-        { "llama", { U32("llama.rope.dimension_count", 8) },
-          CAG_E_UNSUPPORTED, "rope.dimension_count is 8" },
-        { "llama", { STR("llama.rope.scaling.type", "longrope") },
-          CAG_E_UNSUPPORTED, "longrope" },
-        { "llama", { F32("llama.attn_scale_x", 1.0f) }, CAG_E_UNSUPPORTED,
+        { "llama",
+          { U32("llama.rope.dimension_count", 8) },
+          CAG_E_UNSUPPORTED,
+          "rope.dimension_count is 8" },
+        { "llama",
+          { STR("llama.rope.scaling.type", "longrope") },
+          CAG_E_UNSUPPORTED,
+          "longrope" },
+        { "llama",
+          { F32("llama.attn_scale_x", 1.0f) },
+          CAG_E_UNSUPPORTED,
           "llama.attn_scale_x" },
-        { "llama", { F32("llama.attn_logit_softcapping", 50.0f) },
-          CAG_E_UNSUPPORTED, "attn_logit_softcapping" },
-        { "llama", { U32("llama.expert_count", 8) }, CAG_E_UNSUPPORTED,
+        { "llama",
+          { F32("llama.attn_logit_softcapping", 50.0f) },
+          CAG_E_UNSUPPORTED,
+          "attn_logit_softcapping" },
+        { "llama",
+          { U32("llama.expert_count", 8) },
+          CAG_E_UNSUPPORTED,
           "expert_count" },
-        { "llama", { U32("llama.attention.key_length", 32) },
-          CAG_E_UNSUPPORTED, "value heads of 16" },
-        { "llama", { U32("llama.vocab_size", 9) }, CAG_E_FORMAT,
+        { "llama",
+          { U32("llama.attention.key_length", 32) },
+          CAG_E_UNSUPPORTED,
+          "value heads of 16" },
+        { "llama",
+          { U32("llama.vocab_size", 9) },
+          CAG_E_FORMAT,
           "vocab_size is 9" },
-        { "llama", { U32("tokenizer.ggml.eos_token_id", 8) }, CAG_E_FORMAT,
+        { "llama",
+          { U32("tokenizer.ggml.eos_token_id", 8) },
+          CAG_E_FORMAT,
           "eos_token_id is 8" },
-        { "qwen3", { STR("qwen3.rope.freq_base", "10000") }, CAG_E_FORMAT,
+        { "qwen3",
+          { STR("qwen3.rope.freq_base", "10000") },
+          CAG_E_FORMAT,
           "qwen3.rope.freq_base" },
-        { "llama", { ADD(short_divisors) }, CAG_E_FORMAT,
-          "rope_freqs.weight" },
-        { "llama", { ADD(zero_divisors) }, CAG_E_FORMAT,
-          "rope_freqs.weight" },
-        { "llama", { YARN, F32("llama.rope.scaling.yarn_ext_factor", 0.5f) },
-          CAG_E_UNSUPPORTED, "yarn_ext_factor" },
+        { "llama", { ADD(short_divisors) }, CAG_E_FORMAT, "rope_freqs.weight" },
+        { "llama", { ADD(zero_divisors) }, CAG_E_FORMAT, "rope_freqs.weight" },
+        { "llama",
+          { YARN, F32("llama.rope.scaling.yarn_ext_factor", 0.5f) },
+          CAG_E_UNSUPPORTED,
+          "yarn_ext_factor" },
     };
     struct model_config c;
     size_t i;
@@ -479,7 +543,7 @@ static void gguf_missing_keys(void **state)
     assert_non_null(strstr(err.msg, "llama.block_count is missing"));
     gm_free(&m);
     gm_init(&m);
-    gm_model_keys(&m, "llama");         /* no tensors, no token list */
+    gm_model_keys(&m, "llama"); /* no tensors, no token list */
     assert_int_equal(from_gguf(&m, &c, &err), CAG_E_FORMAT);
     assert_non_null(strstr(err.msg, "token_embd.weight"));
     gm_free(&m);
@@ -489,11 +553,15 @@ static void gguf_missing_keys(void **state)
 static void containers_agree(void **state)
 {
     static const char *const pairs[][2] = {
-        { "llama", "llama.F16" }, { "llama-bias", "llama-bias.BF16" },
+        { "llama", "llama.F16" },
+        { "llama-bias", "llama-bias.BF16" },
         { "llama-linear", "llama-linear.F16" },
-        { "llama-yarn", "llama-yarn.F32" }, { "llama3", "llama3.F16" },
-        { "mistral", "mistral.F16" }, { "qwen2", "qwen2.F16" },
-        { "qwen3", "qwen3.F16" }, { "qwen3-tied", "qwen3-tied.F32" },
+        { "llama-yarn", "llama-yarn.F32" },
+        { "llama3", "llama3.F16" },
+        { "mistral", "mistral.F16" },
+        { "qwen2", "qwen2.F16" },
+        { "qwen3", "qwen3.F16" },
+        { "qwen3-tied", "qwen3-tied.F32" },
     };
     size_t i;
     int j;
@@ -510,8 +578,7 @@ static void containers_agree(void **state)
                  pairs[i][0]);
         assert_int_equal(jv_parse_file(path, 1 << 20, &v, &err), CAG_OK);
         assert_int_equal(config_from_json(v, NULL, path, &a, &err), CAG_OK);
-        snprintf(path, sizeof path, "tests/golden/models/%s.gguf",
-                 pairs[i][1]);
+        snprintf(path, sizeof path, "tests/golden/models/%s.gguf", pairs[i][1]);
         assert_int_equal(gguf_open(path, &g, &err), CAG_OK);
         assert_int_equal(config_from_gguf(g, &b, &err), CAG_OK);
         jv_free(v);
@@ -532,8 +599,8 @@ static void containers_agree(void **state)
         assert_true(a.rope_mscale == b.rope_mscale);
         for (j = 0; j < a.d_head / 2; j++) {
             /* llama3's divisors are rounded once more: 2 ulp */
-            long d = (long)bits_of(a.inv_freq[j]) -
-                     (long)bits_of(b.inv_freq[j]);
+            long d =
+                (long)bits_of(a.inv_freq[j]) - (long)bits_of(b.inv_freq[j]);
             assert_in_range(d + 2, strcmp(pairs[i][0], "llama3") ? 2 : 0,
                             strcmp(pairs[i][0], "llama3") ? 2 : 4);
         }
@@ -543,11 +610,15 @@ static void containers_agree(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(json_dims), cmocka_unit_test(json_refused),
-        cmocka_unit_test(json_harmless), cmocka_unit_test(json_eos),
-        cmocka_unit_test(json_window), cmocka_unit_test(json_rope_refused),
+        cmocka_unit_test(json_dims),
+        cmocka_unit_test(json_refused),
+        cmocka_unit_test(json_harmless),
+        cmocka_unit_test(json_eos),
+        cmocka_unit_test(json_window),
+        cmocka_unit_test(json_rope_refused),
         cmocka_unit_test(rope_equals_transformers),
-        cmocka_unit_test(gguf_dims), cmocka_unit_test(gguf_refused),
+        cmocka_unit_test(gguf_dims),
+        cmocka_unit_test(gguf_refused),
         cmocka_unit_test(gguf_missing_keys),
         cmocka_unit_test(containers_agree),
     };

@@ -7,9 +7,9 @@
 #include "tests/fault/fault.h"
 #include "util/mem.h"
 
-static char    kvc[64];
+static char kvc[64];
 static cag_kb *kb;
-static bool    cancel_prefill;
+static bool cancel_prefill;
 
 static bool on_progress(void *ctx, const char *what, uint64_t done,
                         uint64_t total)

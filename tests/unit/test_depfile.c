@@ -13,8 +13,9 @@
 #include "pipeline/depfile.h"
 
 static const char *const names[] = {
-    "plain.md", "two words.md", "hash#1", "dollar$x", "colon:y", "bar|z",
-    "star*", "tilde~", "back\\slash", "back\\ space", "eq=1", "a&b",
+    "plain.md",    "two words.md", "hash#1", "dollar$x",
+    "colon:y",     "bar|z",        "star*",  "tilde~",
+    "back\\slash", "back\\ space", "eq=1",   "a&b",
 };
 enum { N = sizeof names / sizeof *names };
 
@@ -33,18 +34,21 @@ static void make_reads_it(void **state)
         assert_non_null(f);
         fclose(f);
     }
-    assert_int_equal(depfile_write("kb.d", "kb out.kvc", names, N, NULL,
-                                   &err), CAG_OK);
+    assert_int_equal(depfile_write("kb.d", "kb out.kvc", names, N, NULL, &err),
+                     CAG_OK);
     f = fopen("Makefile", "w");
     assert_non_null(f);
     fputs("all: kb\\ out.kvc\n"
-          "kb\\ out.kvc:\n\t@touch '$@'\ninclude kb.d\n", f);
+          "kb\\ out.kvc:\n\t@touch '$@'\ninclude kb.d\n",
+          f);
     fclose(f);
     assert_int_equal(system("make -s all"), 0);
     /* touching any one of them makes the target out of date */
     for (int i = 0; i < N; i++) {
-        assert_int_equal(system("touch -d '2 hours ago' -- * && "
-                                "touch -d '1 hour ago' 'kb out.kvc' && make -q all"), 0);
+        assert_int_equal(
+            system("touch -d '2 hours ago' -- * && "
+                   "touch -d '1 hour ago' 'kb out.kvc' && make -q all"),
+            0);
         snprintf(cmd, sizeof cmd, "touch -- '%s'", names[i]);
         assert_int_equal(system(cmd), 0);
         if (system("make -q all") == 0)

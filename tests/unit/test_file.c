@@ -41,7 +41,7 @@ static void what_cannot_be_mapped_says_why(void **state)
     assert_int_equal(file_map(&m, ".", &e), CAG_E_MISSING);
     assert_string_equal(e.msg, "is a directory, not a file");
     assert_int_equal(mkfifo("fifo", 0600), 0);
-    assert_int_equal(file_map(&m, "fifo", &e), CAG_E_MISSING);  /* no hang */
+    assert_int_equal(file_map(&m, "fifo", &e), CAG_E_MISSING); /* no hang */
     assert_string_equal(e.msg, "is not a regular file");
     put("a", "x");
     mem_fault(1, false);
@@ -64,7 +64,7 @@ static void reads_whole_files_up_to_a_limit(void **state)
     (void)state;
     put("a", "hello");
     assert_int_equal(file_read("a", 5, &b, &e), CAG_OK);
-    assert_int_equal(file_read("a", SIZE_MAX, &b, &e), CAG_OK);  /* appends */
+    assert_int_equal(file_read("a", SIZE_MAX, &b, &e), CAG_OK); /* appends */
     assert_string_equal(b.data, "hellohello");
     buf_clear(&b);
     assert_int_equal(file_read("a", 4, &b, &e), CAG_E_LIMIT);
@@ -109,23 +109,27 @@ static void reads_a_pipe_to_its_end(void **state)
 static void paths(void **state)
 {
     static const char *const dirs[][2] = {
-        { "a/b", "a" }, { "b", "." }, { "/b", "/" }, { "/", "/" },
-        { "a/b/", "a" }, { "a//b", "a" }, { "", "." }, { "/a/b", "/a" },
+        { "a/b", "a" },  { "b", "." },    { "/b", "/" }, { "/", "/" },
+        { "a/b/", "a" }, { "a//b", "a" }, { "", "." },   { "/a/b", "/a" },
     };
     static const char *const joins[][3] = {
         { "a", "b", "a/b" }, { "a/", "b", "a/b" }, { "a", "/b", "/b" },
-        { "", "b", "b" }, { "/", "b", "/b" },
+        { "", "b", "b" },    { "/", "b", "/b" },
     };
     static const char *const abs[][2] = {
-        { "/a//b/./c/../d", "/a/b/d" }, { "/..", "/" }, { "/", "/" },
-        { "/a/..", "/" }, { "/a/b/", "/a/b" }, { "/../../a", "/a" },
+        { "/a//b/./c/../d", "/a/b/d" },
+        { "/..", "/" },
+        { "/", "/" },
+        { "/a/..", "/" },
+        { "/a/b/", "/a/b" },
+        { "/../../a", "/a" },
     };
     static const char *const rels[][3] = {
-        { "/a/b/c", "/a/b", "c" }, { "/a/b", "/a/b/c", ".." },
-        { "/a/b", "/a/b", "." }, { "/a/bc", "/a/b", "../bc" },
-        { "/x", "/", "x" }, { "/", "/x", ".." }, { "/", "/", "." },
-        { "/a/b/c/d", "/a/x/y", "../../b/c/d" }, { "/a", "/b/c", "../../a" },
-        { "/ab/c", "/a/c", "../../ab/c" },
+        { "/a/b/c", "/a/b", "c" },   { "/a/b", "/a/b/c", ".." },
+        { "/a/b", "/a/b", "." },     { "/a/bc", "/a/b", "../bc" },
+        { "/x", "/", "x" },          { "/", "/x", ".." },
+        { "/", "/", "." },           { "/a/b/c/d", "/a/x/y", "../../b/c/d" },
+        { "/a", "/b/c", "../../a" }, { "/ab/c", "/a/c", "../../ab/c" },
     };
     char want[PATH_MAX + 8], here[PATH_MAX], *s;
 
@@ -214,12 +218,14 @@ static void an_undone_lock_is_no_lock(void **state)
     assert_int_equal(pipe(fd), 0);
     pid = fork();
     if (pid == 0) {
-        close(a.fd);             /* it is the parent's lock as well */
+        close(a.fd); /* it is the parent's lock as well */
         if (write(fd[1], "x", 1) != 1 || file_lock(&b, "u", 10, NULL) != CAG_OK)
             _exit(1);
         /* nobody else can have it now */
         _exit(file_exists("u.lock") &&
-              file_lock(&c, "u", 0, NULL) == CAG_E_LOCKED ? 0 : 2);
+                      file_lock(&c, "u", 0, NULL) == CAG_E_LOCKED
+                  ? 0
+                  : 2);
     }
     assert_int_equal(read(fd[0], &x, 1), 1);
     usleep(50000);
@@ -244,7 +250,7 @@ static void a_waiting_lock_is_got(void **state)
         if (file_lock(&l, "w", 0, NULL) != CAG_OK || write(fd[1], "x", 1) != 1)
             _exit(1);
         usleep(50000);
-        _exit(0);                    /* dies with the lock held */
+        _exit(0); /* dies with the lock held */
     }
     assert_int_equal(read(fd[0], &c, 1), 1);
     assert_int_equal(file_lock(&a, "w", 10, NULL), CAG_OK);

@@ -181,7 +181,8 @@ static void every_failing_allocation(void **state)
 
     (void)state;
     put("f", "old");
-    FOR_EACH_FAULT(n, done) {
+    FOR_EACH_FAULT(n, done)
+    {
         cag_error e = CAG_ERROR_INIT;
         int64_t live = mem_live();
         mem_fault(n, false);
@@ -217,7 +218,7 @@ static void temporaries_of_dead_runs_go(void **state)
     put(".g.cag-aaaaaa.tmp", "");
     assert_int_equal(names(), 4);
     assert_int_equal(file_out_open(&o, "f", -1, NULL), CAG_OK);
-    assert_int_equal(names(), 4);             /* one gone, one new */
+    assert_int_equal(names(), 4); /* one gone, one new */
     file_out_abort(&o);
     assert_int_equal(names(), 3);
     assert_int_equal(file_out_write(&alive, "mine", 4, NULL), CAG_OK);
@@ -269,7 +270,7 @@ static void emergency_unlinks_what_is_open(void **state)
     assert_int_equal(names(), 3);
     pid_t child = fork();
     if (child == 0) {
-        cag_emergency_cleanup();      /* a child's are not its own */
+        cag_emergency_cleanup(); /* a child's are not its own */
         _exit(names() == 3 ? 0 : 1);
     }
     int status;

@@ -21,7 +21,7 @@
 #include "util/mem.h"
 #include "util/rd.h"
 
-#define LARGE ((16 << 20) + 4096)    /* above what is remembered */
+#define LARGE  ((16 << 20) + 4096) /* above what is remembered */
 #define HEADER 32
 #define RECORD 96
 
@@ -161,16 +161,16 @@ static void remembers_old_large_files(void **state)
     assert_true(is_plain(a, &mem));
     assert_true(is_plain(b, &mem));
     assert_int_equal(n_record(memory), 2);
-    assert_true(is_plain(a, &mem));         /* not twice */
+    assert_true(is_plain(a, &mem)); /* not twice */
     assert_int_equal(n_record(memory), 2);
 
-    bend(memory, 0, 40, true);              /* a wrong digest: it is used */
+    bend(memory, 0, 40, true); /* a wrong digest: it is used */
     assert_false(is_plain(a, &mem));
-    assert_true(is_plain(a, &full));        /* but not by --verify full */
-    assert_true(is_plain(a, &mem));         /* which has mended it */
+    assert_true(is_plain(a, &full)); /* but not by --verify full */
+    assert_true(is_plain(a, &mem));  /* which has mended it */
     assert_int_equal(n_record(memory), 2);
 
-    bend(memory, 0, 40, false);             /* damage is ignored */
+    bend(memory, 0, 40, false); /* damage is ignored */
     assert_true(is_plain(b, &mem));
     bend(memory, 1, 95, false);
     assert_true(is_plain(a, &mem));
@@ -215,7 +215,7 @@ static void survives_damage(void **state)
         assert_true(is_plain(a, &mem));
         assert_true(n_record(memory) >= 1);
     }
-    fd = open(memory, O_WRONLY);            /* another version */
+    fd = open(memory, O_WRONLY); /* another version */
     assert_int_equal(pwrite(fd, "\2", 1, 8), 1);
     close(fd);
     assert_true(is_plain(a, &mem));
@@ -238,14 +238,14 @@ static void uses_the_read_only_one(void **state)
     bend(file, 0, 40, true);
     mem.dir = NULL;
     mem.dir_ro = ro;
-    assert_false(is_plain(a, &mem));        /* asked */
+    assert_false(is_plain(a, &mem)); /* asked */
     mem.ignore = true;
     assert_true(is_plain(a, &mem));
     mem.ignore = false;
-    assert_false(is_plain(a, &mem));        /* and never written */
+    assert_false(is_plain(a, &mem)); /* and never written */
     mem.dir_ro = NULL;
     assert_true(is_plain(a, &mem));
-    make(path, "a", 1, 'x');                /* no place for the directory */
+    make(path, "a", 1, 'x'); /* no place for the directory */
     mem.dir = none;
     assert_true(is_plain(a, &mem));
 }
@@ -308,7 +308,8 @@ static void identifies_models(void **state)
 {
     static const char *const paths[] = {
         "tests/golden/models/llama.F16.gguf",
-        "tests/golden/models/llama.Q4_1.gguf", "tests/golden/models/llama",
+        "tests/golden/models/llama.Q4_1.gguf",
+        "tests/golden/models/llama",
         "tests/golden/models/qwen3",
     };
     struct model_fingerprint f[4], again;
@@ -318,13 +319,15 @@ static void identifies_models(void **state)
 
     (void)state;
     for (i = 0; i < 4; i++) {
-        assert_int_equal(cag_model_open(paths[i], CAG_MODEL_NO_TOKENIZER |
-                                        CAG_MODEL_NO_WEIGHTS, &m, &err),
-                         CAG_OK);
+        assert_int_equal(
+            cag_model_open(paths[i],
+                           CAG_MODEL_NO_TOKENIZER | CAG_MODEL_NO_WEIGHTS, &m,
+                           &err),
+            CAG_OK);
         assert_int_equal(fingerprint_model(m, NULL, &f[i], &err), CAG_OK);
         cag_model_close(m);
-        assert_int_equal(cag_model_open(paths[i], CAG_MODEL_NO_TOKENIZER, &m,
-                                        &err), CAG_OK);
+        assert_int_equal(
+            cag_model_open(paths[i], CAG_MODEL_NO_TOKENIZER, &m, &err), CAG_OK);
         assert_int_equal(fingerprint_model(m, NULL, &again, &err), CAG_OK);
         assert_memory_equal(&f[i], &again, sizeof again);
         cag_model_close(m);
@@ -348,8 +351,9 @@ static void notices_a_swapped_model(void **state)
     cag_model *m;
 
     (void)state;
-    assert_int_equal(file_read("tests/golden/models/llama.F16.gguf", 1 << 20,
-                               &b, &err), CAG_OK);
+    assert_int_equal(
+        file_read("tests/golden/models/llama.F16.gguf", 1 << 20, &b, &err),
+        CAG_OK);
     snprintf(path, sizeof path, "%s/m.gguf", root);
     assert_int_equal(file_out_open(&o, path, -1, &err), CAG_OK);
     assert_int_equal(file_out_write(&o, b.data, b.size, &err), CAG_OK);
@@ -370,7 +374,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(hashes_small_files),
         cmocka_unit_test(remembers_old_large_files),
-        cmocka_unit_test(notices_changes), cmocka_unit_test(survives_damage),
+        cmocka_unit_test(notices_changes),
+        cmocka_unit_test(survives_damage),
         cmocka_unit_test(uses_the_read_only_one),
         cmocka_unit_test(remembers_from_min_bytes_on),
         cmocka_unit_test(survives_writers),

@@ -125,8 +125,9 @@ static void reads_sound(void **state)
     assert_int_equal(i, -5);
     assert_int_equal(gguf_get_int(g, "a.i64", true, -9, 9, &i, &err), CAG_OK);
     assert_int_equal(i, -7);
-    assert_int_equal(gguf_get_int(g, "a.u64", true, INT64_MIN, INT64_MAX, &i,
-                                  &err), CAG_E_FORMAT);
+    assert_int_equal(
+        gguf_get_int(g, "a.u64", true, INT64_MIN, INT64_MAX, &i, &err),
+        CAG_E_FORMAT);
     assert_non_null(strstr(err.msg, "18446744073709551615"));
     assert_int_equal(gguf_get_int(g, "a.f32", true, 0, 9, &i, &err),
                      CAG_E_FORMAT);
@@ -138,8 +139,7 @@ static void reads_sound(void **state)
 
     assert_int_equal(gguf_get_float(g, "a.f64", true, &f, &err), CAG_OK);
     assert_true(f == 1.5f);
-    assert_int_equal(gguf_get_float(g, "a.nan", true, &f, &err),
-                     CAG_E_FORMAT);
+    assert_int_equal(gguf_get_float(g, "a.nan", true, &f, &err), CAG_E_FORMAT);
     assert_int_equal(gguf_get_bool(g, "a.bool", true, &b, &err), CAG_OK);
     assert_true(b);
     assert_int_equal(gguf_get_bool(g, "a.u32", true, &b, &err), CAG_E_FORMAT);
@@ -150,8 +150,7 @@ static void reads_sound(void **state)
     assert_int_equal(gguf_get_str(g, "a.strs", true, &s, &err), CAG_E_FORMAT);
     assert_non_null(strstr(err.msg, "array of string"));
 
-    assert_int_equal(gguf_get_strs(g, "a.strs", true, &strs, &n, &err),
-                     CAG_OK);
+    assert_int_equal(gguf_get_strs(g, "a.strs", true, &strs, &n, &err), CAG_OK);
     assert_int_equal(n, 3);
     assert_int_equal(strs[1].n, 0);
     assert_memory_equal(strs[2].s, "yz", 2);
@@ -162,8 +161,7 @@ static void reads_sound(void **state)
     mem_free(strs);
     assert_int_equal(gguf_get_strs(g, "a.ints", true, &strs, &n, &err),
                      CAG_E_FORMAT);
-    assert_int_equal(gguf_get_ints(g, "a.ints", true, &ints, &n, &err),
-                     CAG_OK);
+    assert_int_equal(gguf_get_ints(g, "a.ints", true, &ints, &n, &err), CAG_OK);
     assert_int_equal(n, 2);
     assert_int_equal(ints[0], -1);
     assert_int_equal(ints[1], 2);
@@ -180,7 +178,7 @@ static void reads_sound(void **state)
     assert_int_equal(t->size_bytes, 20);
     assert_int_equal(t->dims[0], 5);
     assert_int_equal(t->dims[1], 1);
-    assert_int_equal(rd_le32(t->data + 16), 0x3e800000);     /* 4/16 */
+    assert_int_equal(rd_le32(t->data + 16), 0x3e800000); /* 4/16 */
     t = gguf_tensor_at(g, 0);
     assert_string_equal(t->name, "w.b");
     assert_int_equal(t->size_bytes, 64 / 32 * 18 * 3);
@@ -199,7 +197,7 @@ static void refuses_prefixes(void **state)
     for (n = 0; n < m.file.size; n++) {
         struct gguf *g = NULL;
         cag_error err = CAG_ERROR_INIT;
-        uint8_t *copy = malloc(n ? n : 1);      /* so that ASan sees its end */
+        uint8_t *copy = malloc(n ? n : 1); /* so that ASan sees its end */
 
         memcpy(copy, m.file.data, n);
         assert_int_equal(gguf_parse(copy, n, "t", &g, &err), CAG_E_FORMAT);
@@ -212,7 +210,7 @@ static void refuses_prefixes(void **state)
 static void refuses_other_files(void **state)
 {
     static const char lfs[] = "version https://git-lfs.github.com/spec/v1\n"
-        "oid sha256:0000\nsize 7\n";
+                              "oid sha256:0000\nsize 7\n";
     (void)state;
     refused_bytes(lfs, sizeof lfs - 1, CAG_E_FORMAT, "git lfs pull");
     refused_bytes("\x10\0\0\0\0\0\0\0{\"a\":1}", 15, CAG_E_FORMAT,
@@ -230,8 +228,8 @@ static void refuses_other_files(void **state)
 /* B58, B65: counts and lengths that promise more than the file holds. */
 static void refuses_counts(void **state)
 {
-    static const uint64_t big[] = { 1000, (uint64_t)1 << 31,
-        (uint64_t)1 << 60, (uint64_t)1 << 61, UINT64_MAX };
+    static const uint64_t big[] = { 1000, (uint64_t)1 << 31, (uint64_t)1 << 60,
+                                    (uint64_t)1 << 61, UINT64_MAX };
     struct rusage before, after;
     struct gm m;
     size_t i;
@@ -246,19 +244,19 @@ static void refuses_counts(void **state)
         m.n_kv = big[i];
         bent(&m, CAG_E_FORMAT, i ? "n_kv" : "do not fit");
 
-        gm_init(&m);                    /* key length */
+        gm_init(&m); /* key length */
         gm_u64(&m.kv, big[i]);
         buf_str(&m.kv, "a key that is short, and some filling bytes");
         m.n_kv = 1;
         bent(&m, CAG_E_FORMAT, "key is");
 
-        gm_init(&m);                    /* string value */
+        gm_init(&m); /* string value */
         gm_key(&m, "k", GGUF_V_STR);
         gm_u64(&m.kv, big[i]);
         buf_str(&m.kv, "filling");
         bent(&m, CAG_E_FORMAT, "string value");
 
-        gm_init(&m);                    /* array of bytes, of strings */
+        gm_init(&m); /* array of bytes, of strings */
         gm_key(&m, "k", GGUF_V_ARRAY);
         gm_u32(&m.kv, GGUF_V_U8);
         gm_u64(&m.kv, big[i]);
@@ -270,12 +268,12 @@ static void refuses_counts(void **state)
         gm_str(&m.kv, "one");
         bent(&m, CAG_E_FORMAT, "string value");
 
-        gm_init(&m);                    /* tensor dimensions */
+        gm_init(&m); /* tensor dimensions */
         gm_entry(&m, "w", GGUF_F32, 2, big[i], big[i], 0);
         bent(&m, CAG_E_FORMAT, i < 2 ? "w" : "dimension");
     }
     getrusage(RUSAGE_SELF, &after);
-    assert_true(after.ru_maxrss - before.ru_maxrss < 50 * 1024);   /* KiB */
+    assert_true(after.ru_maxrss - before.ru_maxrss < 50 * 1024); /* KiB */
 }
 
 static void refuses_keys(void **state)
@@ -305,7 +303,7 @@ static void refuses_keys(void **state)
     gm_u64(&m.kv, 1);
     gm_u64(&m.kv, 0);
     bent(&m, CAG_E_UNSUPPORTED, "array of arrays");
-    gm_init(&m);                        /* a name is never shown raw */
+    gm_init(&m); /* a name is never shown raw */
     gm_key(&m, "\x1b[31m\n", 13);
     bent(&m, CAG_E_FORMAT, "");
 }
@@ -361,7 +359,7 @@ static void refuses_tensors(void **state)
         buf_add(&m.file, "0123456789abcdef0123456789abcdef", 32);
         refused(&m, CAG_E_FORMAT, "n_dims");
     }
-    gm_init(&m);                        /* end beyond the file */
+    gm_init(&m); /* end beyond the file */
     gm_tensor(&m, "v", GGUF_F32, 8, 0);
     gm_entry(&m, "blk.0.w", GGUF_F32, 1, 16, 0, 32);
     bent(&m, CAG_E_FORMAT, "tensor blk.0.w");
@@ -369,12 +367,12 @@ static void refuses_tensors(void **state)
     gm_tensor(&m, "v", GGUF_F32, 8, 0);
     gm_entry(&m, "blk.0.w", GGUF_F32, 1, 1, 0, (uint64_t)1 << 63);
     bent(&m, CAG_E_FORMAT, "tensor blk.0.w");
-    gm_init(&m);                        /* one byte short */
+    gm_init(&m); /* one byte short */
     gm_tensor(&m, "last.one", GGUF_F32, 8, 0);
     gm_finish(&m);
     m.file.size--;
     refused(&m, CAG_E_FORMAT, "tensor last.one");
-    gm_init(&m);                        /* offset between the steps */
+    gm_init(&m); /* offset between the steps */
     gm_tensor(&m, "v", GGUF_F32, 64, 0);
     gm_entry(&m, "w", GGUF_F32, 1, 1, 0, 36);
     bent(&m, CAG_E_FORMAT, "multiple of the alignment");
@@ -389,7 +387,7 @@ static void refuses_tensors(void **state)
     gm_init(&m);
     gm_tensor(&m, "", GGUF_F32, 8, 0);
     bent(&m, CAG_E_FORMAT, "empty");
-    gm_init(&m);                        /* half a block */
+    gm_init(&m); /* half a block */
     gm_entry(&m, "w", GGUF_Q4_K, 1, 128, 0, 0);
     bent(&m, CAG_E_FORMAT, "not a multiple of 256");
     gm_init(&m);
@@ -449,15 +447,14 @@ static void opens_files(void **state)
     struct gguf *g = NULL;
 
     (void)state;
-    assert_int_equal(gguf_open("tests/golden/models/llama.Q4_1.gguf", &g,
-                               &err), CAG_OK);
+    assert_int_equal(gguf_open("tests/golden/models/llama.Q4_1.gguf", &g, &err),
+                     CAG_OK);
     assert_int_equal(gguf_find_tensor(g, "blk.1.attn_q.weight")->type,
                      GGUF_Q4_1);
     assert_true(gguf_file_id(g)->size_bytes > 100000);
     gguf_close(g);
     g = NULL;
-    assert_int_equal(gguf_open("tests/golden/models", &g, &err),
-                     CAG_E_MISSING);
+    assert_int_equal(gguf_open("tests/golden/models", &g, &err), CAG_E_MISSING);
     assert_int_equal(gguf_open("tests/none.gguf", &g, &err), CAG_E_MISSING);
     assert_null(g);
     gguf_close(NULL);
@@ -466,12 +463,16 @@ static void opens_files(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(refuses_counts), cmocka_unit_test(reads_sound),
+        cmocka_unit_test(refuses_counts),
+        cmocka_unit_test(reads_sound),
         cmocka_unit_test(refuses_prefixes),
-        cmocka_unit_test(refuses_other_files), cmocka_unit_test(refuses_keys),
+        cmocka_unit_test(refuses_other_files),
+        cmocka_unit_test(refuses_keys),
         cmocka_unit_test(refuses_alignment),
-        cmocka_unit_test(refuses_tensors), cmocka_unit_test(survives_oom),
-        cmocka_unit_test(names_types), cmocka_unit_test(opens_files),
+        cmocka_unit_test(refuses_tensors),
+        cmocka_unit_test(survives_oom),
+        cmocka_unit_test(names_types),
+        cmocka_unit_test(opens_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

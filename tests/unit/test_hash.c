@@ -20,14 +20,14 @@ static void known_digests(void **state)
 {
     char hex[65];
 
-    (void)state;    /* FIPS 180-4 examples */
+    (void)state; /* FIPS 180-4 examples */
     hex_of("", 0, hex);
     assert_string_equal(hex, "e3b0c44298fc1c149afbf4c8996fb924"
                              "27ae41e4649b934ca495991b7852b855");
     hex_of("abc", 3, hex);
     assert_string_equal(hex, "ba7816bf8f01cfea414140de5dae2223"
                              "b00361a396177a9cb410ff61f20015ad");
-    assert_true(xxh3_64("", 0) == 0x2D06800538D394C2u);   /* XXH3 spec */
+    assert_true(xxh3_64("", 0) == 0x2D06800538D394C2u); /* XXH3 spec */
 }
 
 static void pieces_equal_the_whole(void **state)
@@ -72,7 +72,8 @@ static void threads(void **state)
 
     (void)state;
     for (int i = 0; i < 4; i++)
-        assert_int_equal(pthread_create(&t[i], NULL, hash_in_thread, &marks[i]), 0);
+        assert_int_equal(pthread_create(&t[i], NULL, hash_in_thread, &marks[i]),
+                         0);
     for (int i = 0; i < 4; i++) {
         void *bad;
         pthread_join(t[i], &bad);
@@ -90,8 +91,8 @@ static void hexadecimal(void **state)
     assert_string_equal(s, "00abff");
     assert_true(hash_unhex(s, d, 3));
     assert_memory_equal(d, "\x00\xAB\xFF", 3);
-    static const char *const bad[] = { "", "0", "00abf", "00abfff", "00ABFF",
-                                       "00abfg", "00abf ", "0x00ab" };
+    static const char *const bad[] = { "",       "0",      "00abf",  "00abfff",
+                                       "00ABFF", "00abfg", "00abf ", "0x00ab" };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         assert_false(hash_unhex(bad[i], d, 3));
 }

@@ -19,7 +19,7 @@ static cag_status render(const char *text, const jv *vars, struct buf *out,
                          struct jinja_spans *spans, cag_error *err)
 {
     struct jinja *t = NULL;
-    cag_status    st = jinja_compile(text, strlen(text), "test", &t, err);
+    cag_status st = jinja_compile(text, strlen(text), "test", &t, err);
     if (st == CAG_OK)
         st = jinja_render_spans(t, vars, NOW, out, spans, err);
     jinja_free(t);
@@ -29,18 +29,19 @@ static cag_status render(const char *text, const jv *vars, struct buf *out,
 static void golden(void **state)
 {
     cag_error err = CAG_ERROR_INIT;
-    jv       *cases = NULL;
-    int       bad = 0;
+    jv *cases = NULL;
+    int bad = 0;
     (void)state;
-    assert_int_equal(jv_parse_file("tests/golden/chat/cases.json", 1 << 22,
-                                   &cases, &err), CAG_OK);
+    assert_int_equal(
+        jv_parse_file("tests/golden/chat/cases.json", 1 << 22, &cases, &err),
+        CAG_OK);
     assert_true(jv_count(cases) > 100);
     for (size_t i = 0; i < jv_count(cases); i++) {
-        const jv   *c = jv_at(cases, i);
+        const jv *c = jv_at(cases, i);
         const char *file = jv_get_str(c, "file", NULL);
         const char *want = jv_get_str(c, "out", NULL);
-        struct buf  text = BUF_INIT, out = BUF_INIT;
-        cag_error   e = CAG_ERROR_INIT;
+        struct buf text = BUF_INIT, out = BUF_INIT;
+        cag_error e = CAG_ERROR_INIT;
         if (file) {
             char path[200];
             snprintf(path, sizeof path, "tests/golden/chat/%s", file);
@@ -68,10 +69,9 @@ static void golden(void **state)
 }
 
 /* the error of a template: status, line, and a word of the message */
-static void fails(const char *text, cag_status want, int line,
-                  const char *word)
+static void fails(const char *text, cag_status want, int line, const char *word)
 {
-    cag_error  err = CAG_ERROR_INIT;
+    cag_error err = CAG_ERROR_INIT;
     struct buf out = BUF_INIT;
     cag_status st = render(text, NULL, &out, NULL, &err);
     if (st != want || err.line != line || !strstr(err.msg, word))
@@ -113,19 +113,22 @@ static char *nest(const char *a, const char *mid, const char *b, int n)
 
 static void limits(void **state)
 {
-    static const struct { const char *a, *mid, *b; int n; } deep[] = {
-        { "(", "1", ")", 100000 },        { "[", "", "]", 100000 },
-        { "not ", "1", "", 100000 },      { "-", "1", "", 100000 },
-        { "1+", "1", "", 50000 },         { "1 if ", "1", "", 50000 },
-        { "{1:", "1", "}", 50000 },       { "", "x", "[0]", 100000 },
-        { "", "x", "|list", 50000 },      { "1 if 1 else ", "1", "", 50000 },
-        { "", "1", " if 1", 50000 },      { "", "1", "<1", 450000 },
+    static const struct {
+        const char *a, *mid, *b;
+        int n;
+    } deep[] = {
+        { "(", "1", ")", 100000 },   { "[", "", "]", 100000 },
+        { "not ", "1", "", 100000 }, { "-", "1", "", 100000 },
+        { "1+", "1", "", 50000 },    { "1 if ", "1", "", 50000 },
+        { "{1:", "1", "}", 50000 },  { "", "x", "[0]", 100000 },
+        { "", "x", "|list", 50000 }, { "1 if 1 else ", "1", "", 50000 },
+        { "", "1", " if 1", 50000 }, { "", "1", "<1", 450000 },
     };
     (void)state;
     for (size_t i = 0; i < sizeof deep / sizeof *deep; i++) {
-        char      *e = nest(deep[i].a, deep[i].mid, deep[i].b, deep[i].n);
+        char *e = nest(deep[i].a, deep[i].mid, deep[i].b, deep[i].n);
         struct buf b = BUF_INIT, out = BUF_INIT;
-        cag_error  err = CAG_ERROR_INIT;
+        cag_error err = CAG_ERROR_INIT;
         buf_printf(&b, "{{ %s }}", e);
         assert_int_not_equal(render(b.data, NULL, &out, NULL, &err), CAG_OK);
         buf_free(&b);
@@ -141,7 +144,8 @@ static void limits(void **state)
           "{% for a in range(99) %}{% set n.s = n.s + n.s %}{% endfor %}",
           CAG_E_LIMIT, 1, "bytes");
     fails("{% set x = 'abcdefgh' * 1000000 %}{% for a in range(99) %}{{ x }}"
-          "{% endfor %}", CAG_E_LIMIT, 1, "bytes");
+          "{% endfor %}",
+          CAG_E_LIMIT, 1, "bytes");
     fails("{{ 'x' * 9223372036854775807 }}", CAG_E_LIMIT, 1, "");
     fails("{{ 9223372036854775807 + 1 }}", CAG_E_LIMIT, 1, "integer");
     fails("{{ 3 ** 9223372036854775807 }}", CAG_E_LIMIT, 1, "integer");
@@ -160,10 +164,10 @@ static void check_spans(const char *text, const char *want)
     static const char json[] =
         "{\"messages\":[{\"role\":\"user\",\"content\":\"Q1 </t> Q2\"},"
         "{\"role\":\"<b>\",\"content\":\"zz\"}],\"bos\":\"<s>\"}";
-    cag_error          err = CAG_ERROR_INIT;
+    cag_error err = CAG_ERROR_INIT;
     struct jinja_spans sp = { NULL, 0 };
-    struct buf         out = BUF_INIT;
-    jv                *vars = NULL;
+    struct buf out = BUF_INIT;
+    jv *vars = NULL;
     assert_int_equal(jv_parse(json, strlen(json), "v", &vars, &err), CAG_OK);
     cag_status st = render(text, vars, &out, &sp, &err);
     if (st != CAG_OK)
@@ -190,15 +194,19 @@ static void provenance(void **state)
                 "<t>##</t>###");
     check_spans("{% set x %}a{{ messages[1].content }}b{% endset %}"
                 "{{ x[1:] | trim }}{{ x.replace('z', '-') }}"
-                "{{ x | replace('a', bos) }}", "##ba--b<s>##b");
+                "{{ x | replace('a', bos) }}",
+                "##ba--b<s>##b");
     check_spans("{% macro m(x) %}[{{ x }}]{% endmacro %}"
                 "{{ m(messages[1].content) }}{{ [m('y'), messages[1].content]"
-                " | join('+') }}", "[##][y]+##");
+                " | join('+') }}",
+                "[##][y]+##");
     check_spans("{{ messages[1].content | upper }}{{ 'a' | upper }}"
-                "{{ messages[1].content | tojson }}", "##A####");
+                "{{ messages[1].content | tojson }}",
+                "##A####");
     check_spans("{{ ('a' + messages[1].content + 'b')[::-1] }}", "b##a");
     check_spans("{{ 'x' }}{{ messages[0].content[3:7] }}{{ messages | length "
-                "}}", "x####2");
+                "}}",
+                "x####2");
 }
 
 static void mentions(void **state)
@@ -207,8 +215,7 @@ static void mentions(void **state)
         "{% if enable_thinking is defined %}{{ a.thinking }}{% endif %}";
     struct jinja *t = NULL;
     (void)state;
-    assert_int_equal(jinja_compile(text, strlen(text), "t", &t, NULL),
-                     CAG_OK);
+    assert_int_equal(jinja_compile(text, strlen(text), "t", &t, NULL), CAG_OK);
     assert_true(jinja_mentions(t, "enable_thinking"));
     assert_true(jinja_mentions(t, "a"));
     assert_false(jinja_mentions(t, "thinking"));
@@ -221,18 +228,19 @@ static void no_memory(void **state)
     static const char json[] =
         "{\"messages\":[{\"role\":\"user\",\"content\":\"a</think>b\"}]}";
     struct buf text = BUF_INIT;
-    jv        *vars = NULL;
+    jv *vars = NULL;
     (void)state;
-    assert_int_equal(file_read("tests/golden/chat/think.jinja", 1 << 20,
-                               &text, NULL), CAG_OK);
+    assert_int_equal(
+        file_read("tests/golden/chat/think.jinja", 1 << 20, &text, NULL),
+        CAG_OK);
     buf_str(&text, "{{ messages | tojson }}{% for k in messages | sort("
                    "attribute='role') %}{{ k }}{% endfor %}");
     assert_int_equal(jv_parse(json, strlen(json), "v", &vars, NULL), CAG_OK);
     int64_t live = mem_live();
-    bool    done = false;
+    bool done = false;
     for (int64_t n = 1; !done; n++) {
-        cag_error          err = CAG_ERROR_INIT;
-        struct buf         out = BUF_INIT;
+        cag_error err = CAG_ERROR_INIT;
+        struct buf out = BUF_INIT;
         struct jinja_spans sp = { NULL, 0 };
         mem_fault(n, n % 2 == 0);
         cag_status st = render(text.data, vars, &out, &sp, &err);
@@ -251,9 +259,9 @@ static void no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(golden),     cmocka_unit_test(messages),
-        cmocka_unit_test(limits),     cmocka_unit_test(provenance),
-        cmocka_unit_test(mentions),   cmocka_unit_test(no_memory),
+        cmocka_unit_test(golden),   cmocka_unit_test(messages),
+        cmocka_unit_test(limits),   cmocka_unit_test(provenance),
+        cmocka_unit_test(mentions), cmocka_unit_test(no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

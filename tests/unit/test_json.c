@@ -69,10 +69,28 @@ static void getters(void **state)
 static void what_is_refused(void **state)
 {
     static const char *const bad[] = {
-        "", " ", "{", "{\"a\":1,}", "[1,]", "{'a':1}", "{a:1}", "[1] x",
-        "{\"a\":1,\"a\":2}", "// c\n1", "NaN", "1e400",
-        "\"\xFF\"", "\"\xC3\"", "\"\\ud800\"", "\"\xED\xA0\x80\"", "\"a", "01",
-        "+1", "\"\n\"", "tru", "[1 2]",
+        "",
+        " ",
+        "{",
+        "{\"a\":1,}",
+        "[1,]",
+        "{'a':1}",
+        "{a:1}",
+        "[1] x",
+        "{\"a\":1,\"a\":2}",
+        "// c\n1",
+        "NaN",
+        "1e400",
+        "\"\xFF\"",
+        "\"\xC3\"",
+        "\"\\ud800\"",
+        "\"\xED\xA0\x80\"",
+        "\"a",
+        "01",
+        "+1",
+        "\"\n\"",
+        "tru",
+        "[1 2]",
     };
 
     (void)state;
@@ -153,11 +171,12 @@ static void dump_keeps_order_and_shortest_numbers(void **state)
                 "[0.1,1.0,1e+300,-0.0,3.14,1e+16,123456789012345.6,"
                 "5e-324]");
     /* beyond 64 bits an integer is a real */
-    assert_dump("[9223372036854775807,9223372036854775808,"
-                "-9223372036854775808,-9223372036854775809,\"99999999999999999999\"]",
-                "[9223372036854775807,9.223372036854776e+18,"
-                "-9223372036854775808,-9.223372036854776e+18,"
-                "\"99999999999999999999\"]");
+    assert_dump(
+        "[9223372036854775807,9223372036854775808,"
+        "-9223372036854775808,-9223372036854775809,\"99999999999999999999\"]",
+        "[9223372036854775807,9.223372036854776e+18,"
+        "-9223372036854775808,-9.223372036854776e+18,"
+        "\"99999999999999999999\"]");
     assert_dump("\"\\u00e9\\n\\t\\\"\\\\\\/\\u0001\\u007f\\b\\f\\r\"",
                 "\"\xC3\xA9\\n\\t\\\"\\\\/\\u0001\x7F\\b\\f\\r\"");
     if (setlocale(LC_NUMERIC, "de_DE.UTF-8")) {
@@ -178,10 +197,10 @@ static void canonical_is_sorted_by_bytes(void **state)
 
     (void)state;
     assert_int_equal(jv_dump_canonical(v, &b, &e), CAG_OK);
-    assert_string_equal(b.data,
-                        "{\"\":0,\"a\":[true,{\"Z\":\"\xE2\x82\xAC\",\"z\":null}],"
-                        "\"ab\":-5,\"b\":1,\"\xC3\xA9\":2,\"\xEF\xBF\xAE\":4,"
-                        "\"\xF0\x9F\x98\x80\":3}");
+    assert_string_equal(
+        b.data, "{\"\":0,\"a\":[true,{\"Z\":\"\xE2\x82\xAC\",\"z\":null}],"
+                "\"ab\":-5,\"b\":1,\"\xC3\xA9\":2,\"\xEF\xBF\xAE\":4,"
+                "\"\xF0\x9F\x98\x80\":3}");
     jv_free(v);
     buf_clear(&b);
     v = parse("{\"a\":[1.5]}");
@@ -249,7 +268,8 @@ static void every_failing_allocation(void **state)
     jv_free(v);
     for (int sticky = 0; sticky < 2; sticky++) {
         bool done = false;
-        FOR_EACH_FAULT(n, done) {
+        FOR_EACH_FAULT(n, done)
+        {
             cag_error e = CAG_ERROR_INIT;
             int64_t live = mem_live();
             mem_fault(n, sticky);
@@ -268,7 +288,8 @@ static void every_failing_allocation(void **state)
             assert_int_equal(mem_live(), live);
         }
         done = false;
-        FOR_EACH_FAULT(n, done) {
+        FOR_EACH_FAULT(n, done)
+        {
             int64_t live = mem_live();
             mem_fault(n, sticky);
             jv *w = build();
@@ -281,7 +302,8 @@ static void every_failing_allocation(void **state)
         }
         done = false;
         v = parse("{\"b\":[1,{\"c\":\"text\"}],\"a\":2}");
-        FOR_EACH_FAULT(n, done) {
+        FOR_EACH_FAULT(n, done)
+        {
             struct buf b = BUF_INIT;
             mem_fault(n, sticky);
             cag_status st = jv_dump_canonical(v, &b, NULL);

@@ -29,21 +29,20 @@ static void fill(uint8_t *p, size_t n, enum kind kind)
 static void there_and_back(void **state)
 {
     (void)state;
-    static const size_t sizes[] = { 2048, 2048 + 8, 4 * 513, 65536, 655360,
-                                    1 << 20, (1 << 20) + 24 };
+    static const size_t sizes[] = { 2048,   2048 + 8, 4 * 513,       65536,
+                                    655360, 1 << 20,  (1 << 20) + 24 };
     struct kvc_coder *c = kvc_coder_new();
-    cag_error         err = CAG_ERROR_INIT;
+    cag_error err = CAG_ERROR_INIT;
 
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         for (int kind = 0; kind < N_KIND; kind++) {
-            size_t   n = sizes[i] & ~(size_t)7, got;
+            size_t n = sizes[i] & ~(size_t)7, got;
             uint8_t *raw = mem_alloc(n), *back = mem_alloc(n);
             uint8_t *z = mem_alloc(kvc_encode_bound(n));
 
             fill(raw, n, (enum kind)kind);
             memset(back, 0xee, n);
-            assert_int_equal(kvc_encode_f16z(c, raw, n, z, &got, &err),
-                             CAG_OK);
+            assert_int_equal(kvc_encode_f16z(c, raw, n, z, &got, &err), CAG_OK);
             assert_true(got <= kvc_codec_stored_max(KVC_F16Z, n));
             if (kind == NOISE)
                 assert_int_equal(got, n + 16);
@@ -53,8 +52,7 @@ static void there_and_back(void **state)
                 assert_true(got < n / 2 + 2048 && got > n / 2);
             if (kind == REAL && n > 60000)
                 assert_true(got < n * 9 / 10);
-            assert_int_equal(kvc_decode_f16z(c, z, got, back, n, &err),
-                             CAG_OK);
+            assert_int_equal(kvc_decode_f16z(c, z, got, back, n, &err), CAG_OK);
             assert_memory_equal(raw, back, n);
             mem_free(raw);
             mem_free(back);
@@ -67,10 +65,10 @@ static void there_and_back(void **state)
 static void planes_are_where_the_page_says(void **state)
 {
     (void)state;
-    size_t            n = 4096, p = n / 4, got;
-    uint8_t          *raw = mem_alloc(n), *z = mem_alloc(kvc_encode_bound(n));
+    size_t n = 4096, p = n / 4, got;
+    uint8_t *raw = mem_alloc(n), *z = mem_alloc(kvc_encode_bound(n));
     struct kvc_coder *c = kvc_coder_new();
-    const uint8_t    *at = z + 16;
+    const uint8_t *at = z + 16;
 
     fill(raw, n, NOISE);
     assert_int_equal(kvc_encode_f16z(c, raw, n, z, &got, NULL), CAG_OK);
@@ -89,7 +87,7 @@ static void planes_are_where_the_page_says(void **state)
 static void refuse(struct kvc_coder *c, const uint8_t *z, size_t n, size_t raw,
                    const char *text)
 {
-    uint8_t  *dst = mem_alloc(raw), *copy = mem_alloc(n);
+    uint8_t *dst = mem_alloc(raw), *copy = mem_alloc(n);
     cag_error err = CAG_ERROR_INIT;
 
     memcpy(copy, z, n);
@@ -104,8 +102,8 @@ static void refuse(struct kvc_coder *c, const uint8_t *z, size_t n, size_t raw,
 static void damaged_chunks(void **state)
 {
     (void)state;
-    size_t            n = 8192, got, low;
-    uint8_t          *raw = mem_alloc(n), *z = mem_alloc(kvc_encode_bound(n));
+    size_t n = 8192, got, low;
+    uint8_t *raw = mem_alloc(n), *z = mem_alloc(kvc_encode_bound(n));
     struct kvc_coder *c = kvc_coder_new();
 
     fill(raw, n, HIGH_CONST);
@@ -141,8 +139,8 @@ static void frames_of_the_wrong_kind(void **state)
     enum { P = 2048, N = 4 * P };
     static const struct {
         const char *frame;
-        uint32_t    n;
-        bool        ok;
+        uint32_t n;
+        bool ok;
     } cases[] = {
         /* magic, 2-byte size 256 + 1792, window, last RLE block of 2048 */
         { "\x28\xb5\x2f\xfd\x60\x00\x07\x03\x40\x00\x3c", 11, true },
@@ -152,10 +150,11 @@ static void frames_of_the_wrong_kind(void **state)
         { "\x28\xb5\x2f\xfd\x60\x01\x07\x0b\x40\x00\x3c", 11, false },
         /* followed by a skippable frame */
         { "\x28\xb5\x2f\xfd\x60\x00\x07\x03\x40\x00\x3c"
-          "\x50\x2a\x4d\x18\0\0\0\0", 19, false },
+          "\x50\x2a\x4d\x18\0\0\0\0",
+          19, false },
     };
     struct kvc_coder *c = kvc_coder_new();
-    uint8_t          *z = mem_zalloc(16 + N), *dst = mem_alloc(N);
+    uint8_t *z = mem_zalloc(16 + N), *dst = mem_alloc(N);
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         size_t at = 16 + P, n = cases[i].n;
@@ -182,9 +181,9 @@ static void frames_of_the_wrong_kind(void **state)
 static void any_bit_of_a_frame(void **state)
 {
     (void)state;
-    size_t            n = 4096, got;
-    uint8_t          *raw = mem_alloc(n), *dst = mem_alloc(n);
-    uint8_t          *z = mem_alloc(kvc_encode_bound(n));
+    size_t n = 4096, got;
+    uint8_t *raw = mem_alloc(n), *dst = mem_alloc(n);
+    uint8_t *z = mem_alloc(kvc_encode_bound(n));
     struct kvc_coder *c = kvc_coder_new();
 
     fill(raw, n, HIGH_CONST);
@@ -193,7 +192,7 @@ static void any_bit_of_a_frame(void **state)
         cag_status st;
 
         if (bit / 8 >= 16 && bit / 8 < 16 + n / 4)
-            continue;                     /* a plane stored as it is */
+            continue; /* a plane stored as it is */
         z[bit / 8] ^= (uint8_t)(1 << bit % 8);
         st = kvc_decode_f16z(c, z, got, dst, n, NULL);
         assert_true(st == CAG_OK || st == CAG_E_CORRUPT);
@@ -215,14 +214,13 @@ static void text_there_and_back(void **state)
                                          "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa" };
 
     for (size_t i = 0; i < 4; i++) {
-        size_t     n = strlen(texts[i]);
+        size_t n = strlen(texts[i]);
         struct buf b = BUF_INIT;
-        uint32_t   method = 9;
-        char       back[128];
+        uint32_t method = 9;
+        char back[128];
 
         buf_str(&b, "head");
-        assert_int_equal(kvc_text_pack(texts[i], n, &b, &method, NULL),
-                         CAG_OK);
+        assert_int_equal(kvc_text_pack(texts[i], n, &b, &method, NULL), CAG_OK);
         assert_int_equal(method, i == 3 ? KVC_TEXT_ZSTD : KVC_TEXT_RAW);
         if (method == KVC_TEXT_RAW) {
             assert_int_equal(b.size, n + 4);

@@ -36,7 +36,7 @@ static void other_versions(void **state)
            "format version 0, this program reads up to 1");
     rd_put16((uint8_t *)b.data + KVC_OFF_MAJOR, 1);
     rd_put16((uint8_t *)b.data + KVC_OFF_MINOR, 1);
-    fix_seal(&b);     /* a newer minor version only adds what can be skipped */
+    fix_seal(&b); /* a newer minor version only adds what can be skipped */
     assert_int_equal(fix_try(b.data, b.size, true, NULL), CAG_OK);
     rd_put32((uint8_t *)b.data + KVC_OFF_LAYOUT, 2);
     expect_sealed(&b, NULL, CAG_E_UNSUPPORTED, "tile layout 2");
@@ -48,7 +48,7 @@ static void unknown_sections(void **state)
     (void)state;
     struct fix f = fix_default("f16");
     struct buf b;
-    uint8_t   *e;
+    uint8_t *e;
 
     fix_add_extra(&f, "NEW1", "later");
     fix_init(&f);
@@ -75,12 +75,12 @@ static void forged_headers(void **state)
 {
     (void)state;
     struct buf b = make("f16");
-    uint8_t   *p = (uint8_t *)b.data, *e = fix_entry(&b, "TEXT");
-    uint64_t   off = rd_le64(e + 8), size = rd_le64(e + 16);
+    uint8_t *p = (uint8_t *)b.data, *e = fix_entry(&b, "TEXT");
+    uint64_t off = rd_le64(e + 8), size = rd_le64(e + 16);
 
-    rd_put64(e + 8, off - 4096);                 /* overlaps SRCS */
+    rd_put64(e + 8, off - 4096); /* overlaps SRCS */
     expect_sealed(&b, NULL, CAG_E_FORMAT, "section offset");
-    rd_put64(e + 8, off + 4096);                 /* leaves a hole */
+    rd_put64(e + 8, off + 4096); /* leaves a hole */
     expect_sealed(&b, NULL, CAG_E_FORMAT, "section offset");
     rd_put64(e + 8, off);
     rd_put64(e + 16, b.size);
@@ -115,8 +115,8 @@ static void a_hole_between_sections(void **state)
     (void)state;
     static const uint8_t zero[KVC_PAGE];
     struct buf b = make("f16"), h = BUF_INIT;
-    uint8_t   *p;
-    size_t     at = (size_t)rd_le64(fix_entry(&b, "TEXT") + 8);
+    uint8_t *p;
+    size_t at = (size_t)rd_le64(fix_entry(&b, "TEXT") + 8);
 
     buf_add(&h, b.data, at);
     buf_add(&h, zero, sizeof zero);
@@ -138,8 +138,8 @@ static void forged_chunk_tables(void **state)
 {
     (void)state;
     static const struct {
-        size_t      at;
-        uint64_t    add;
+        size_t at;
+        uint64_t add;
         const char *text;
     } cases[] = {
         { 0, 1, "CHNK: chunk offset" },
@@ -160,7 +160,7 @@ static void forged_chunk_tables(void **state)
         expect_sealed(&b, "CHNK", CAG_E_FORMAT, cases[i].text);
         rd_put64(e, old);
     }
-    fix_data(&b, "CHNK")[40] ^= 1;               /* a digest */
+    fix_data(&b, "CHNK")[40] ^= 1; /* a digest */
     expect_sealed(&b, "CHNK", CAG_E_CORRUPT,
                   "section CHNK and the digest of KV disagree");
     buf_free(&b);
@@ -170,7 +170,7 @@ static void forged_tokens_and_text(void **state)
 {
     (void)state;
     struct buf b = make("f16");
-    uint8_t   *t = fix_data(&b, "TOKS");
+    uint8_t *t = fix_data(&b, "TOKS");
 
     rd_put32(t + 16, FIX_VOCAB);
     expect_sealed(&b, "TOKS", CAG_E_FORMAT, "TOKS: token id");
@@ -179,7 +179,7 @@ static void forged_tokens_and_text(void **state)
     rd_put32(t + 16, 0);
     rd_put32(t + 16 + 4 * 150, 9999999);
     expect_sealed(&b, "TOKS", CAG_E_FORMAT, "TOKS: byte offset");
-    rd_put32(t + 16 + 4 * 150, 30);              /* above the next one */
+    rd_put32(t + 16 + 4 * 150, 30); /* above the next one */
     expect_sealed(&b, "TOKS", CAG_E_FORMAT, "TOKS: byte offset");
     rd_put32(t + 16 + 4 * 150, 0);
     rd_put64(t, 149);
@@ -203,9 +203,9 @@ static void forge_json(const char *codec, const char *name, const char *from,
                        const char *to, cag_status want, const char *text)
 {
     struct buf b = make(codec);
-    uint8_t   *e = fix_entry(&b, name), *p = fix_data(&b, name), *hit;
-    size_t     n = (size_t)rd_le64(e + 16), nf = strlen(from);
-    size_t     nt = strlen(to);
+    uint8_t *e = fix_entry(&b, name), *p = fix_data(&b, name), *hit;
+    size_t n = (size_t)rd_le64(e + 16), nf = strlen(from);
+    size_t nt = strlen(to);
 
     hit = memmem(p, n, from, nf);
     assert_non_null(hit);
@@ -224,7 +224,7 @@ static void forged_json(void **state)
     (void)state;
     static const struct {
         const char *section, *from, *to;
-        cag_status  want;
+        cag_status want;
         const char *text;
     } cases[] = {
         { "META", "\"n_ctx\":2048,", "", CAG_E_FORMAT,
@@ -280,7 +280,9 @@ static void forged_json(void **state)
 static void forged_receipts(void **state)
 {
     (void)state;
-    static const struct { const char *from, *to, *text; } cases[] = {
+    static const struct {
+        const char *from, *to, *text;
+    } cases[] = {
         { "{\"codec\":\"q8h\",", "{", "RCPT: codec is missing or wrong" },
         { "{\"codec\":\"q8h\"", "{\"codec\":\"q4h\"", "expected q8h" },
         { "\"max\":\"3a449ba6\"", "\"max\":\"7f800000\"", "RCPT: kl.max" },
@@ -323,7 +325,7 @@ static void the_receipt_where_it_belongs(void **state)
 {
     (void)state;
     struct buf b = make("q8h");
-    uint8_t   *e = fix_entry(&b, "RCPT");
+    uint8_t *e = fix_entry(&b, "RCPT");
 
     memcpy(e, "RCPU", 4);
     expect_sealed(&b, NULL, CAG_E_FORMAT, "section RCPT is missing: codec q8h");
@@ -351,9 +353,9 @@ static void forged_text(void **state)
     (void)state;
     struct fix f = { .codec = "f16" };
     struct buf b;
-    uint8_t    d[SHA256_SIZE], *t, *meta;
-    char       hex[65];
-    size_t     n;
+    uint8_t d[SHA256_SIZE], *t, *meta;
+    char hex[65];
+    size_t n;
 
     f.shape = (struct kvc_shape){ 1, 1, 8, 2, 3, 64 };
     fix_init(&f);
@@ -372,11 +374,10 @@ static void forged_text(void **state)
     expect_sealed(&b, "META", CAG_E_FORMAT, "section TEXT is not UTF-8");
     buf_free(&b);
 
-    b = fix_read(path);                      /* 3 tokens, 20,000 bytes */
+    b = fix_read(path); /* 3 tokens, 20,000 bytes */
     meta = memmem(b.data, b.size, "\"size_bytes\":25}", 16);
     assert_non_null(meta);
-    memmove(meta + 19, meta + 16,
-            (size_t)(fix_data(&b, "SRCS") - (meta + 19)));
+    memmove(meta + 19, meta + 16, (size_t)(fix_data(&b, "SRCS") - (meta + 19)));
     memcpy(meta, "\"size_bytes\":20000}", 19);
     rd_put64(fix_entry(&b, "META") + 16,
              rd_le64(fix_entry(&b, "META") + 16) + 3);
@@ -391,8 +392,8 @@ static void verify_compares_sha256(void **state)
 {
     (void)state;
     struct buf b = make("f16");
-    uint8_t   *e = fix_data(&b, "CHNK") + 3 * KVC_CHNK_SIZE;
-    uint8_t   *p = fix_data(&b, "KV") + rd_le64(e);
+    uint8_t *e = fix_data(&b, "CHNK") + 3 * KVC_CHNK_SIZE;
+    uint8_t *p = fix_data(&b, "KV") + rd_le64(e);
 
     p[9] ^= 1;
     rd_put64(e + 24, xxh3_64(p, (size_t)rd_le64(e + 8)));
@@ -409,12 +410,12 @@ static void zstd_bombs(void **state)
     static const uint8_t bomb[] = { 0x28, 0xb5, 0x2f, 0xfd, 0xe0, 0x6c, 0x06,
                                     0x06, 0x06, 0x63, 0x63, 0x63, 0x63 };
     struct rusage before, after;
-    struct buf    b = make("f16z");
-    uint8_t      *e = fix_data(&b, "CHNK"), *kv = fix_data(&b, "KV");
-    size_t        n = (size_t)rd_le64(e + 8), at = 16;
+    struct buf b = make("f16z");
+    uint8_t *e = fix_data(&b, "CHNK"), *kv = fix_data(&b, "KV");
+    size_t n = (size_t)rd_le64(e + 8), at = 16;
 
     getrusage(RUSAGE_SELF, &before);
-    for (int i = 0; i < 4; i++) {       /* the first plane that is a frame */
+    for (int i = 0; i < 4; i++) { /* the first plane that is a frame */
         if (memcmp(kv + at, bomb, 4) == 0)
             break;
         at += rd_le32(kv + 4 * i);
@@ -440,12 +441,12 @@ static void padding_is_zero(void **state)
 {
     (void)state;
     struct buf b = make("f16");
-    uint8_t   *e = fix_entry(&b, "SRCS");
+    uint8_t *e = fix_entry(&b, "SRCS");
 
     b.data[rd_le64(e + 8) + rd_le64(e + 16)] = 1;
     expect(&b, CAG_E_CORRUPT, "the padding of section SRCS is not zero");
     buf_free(&b);
-    b = make("f16z");                   /* an f16 chunk here is whole pages */
+    b = make("f16z"); /* an f16 chunk here is whole pages */
     e = fix_data(&b, "CHNK");
     b.data[rd_le64(fix_entry(&b, "KV") + 8) + rd_le64(e + 8)] = 1;
     expect(&b, CAG_E_CORRUPT, "the padding of section KV is not zero");
@@ -458,7 +459,7 @@ static struct buf written_by(struct fix *f,
                                                  cag_error *))
 {
     struct kvc_desc d = fix_desc(f);
-    struct pool    *pool = NULL;
+    struct pool *pool = NULL;
 
     d.chunk = chunk;
     assert_int_equal(pool_new(&pool, 1, NULL), CAG_OK);
@@ -467,13 +468,13 @@ static struct buf written_by(struct fix *f,
     return fix_read(path);
 }
 
-static int dirty_v, dirty_at;    /* is_v, byte in the last tile of head 1 */
+static int dirty_v, dirty_at; /* is_v, byte in the last tile of head 1 */
 
 static cag_status dirty_chunk(void *ctx, int layer, int chunk, uint8_t *dst,
                               cag_error *err)
 {
     const struct fix *f = ctx;
-    cag_status        st = fix_chunk(ctx, layer, chunk, dst, err);
+    cag_status st = fix_chunk(ctx, layer, chunk, dst, err);
 
     if (layer == 1 && chunk == 2)
         dst[kvc_tile_off(&f->shape, 2, dirty_v, 1, 0) + (size_t)dirty_at] |= 1;
@@ -484,14 +485,17 @@ static cag_status dirty_chunk(void *ctx, int layer, int chunk, uint8_t *dst,
 static void unused_positions_are_zero(void **state)
 {
     (void)state;
-    static const struct { int v, at; bool ok; } cases[] = {
-        { 0, 2 * ((0 * 40 + 3) * 16 + 15), true },     /* K token 15 */
-        { 0, 2 * ((1 * 40 + 39) * 16 + 5), true },     /* K token 21 */
-        { 0, 2 * ((1 * 40 + 39) * 16 + 6), false },    /* K token 22 */
-        { 0, 2 * ((3 * 40 + 39) * 16 + 15), false },   /* K token 63 */
-        { 1, 2 * (21 * 32 + 31), true },               /* V token 21 */
-        { 1, 2 * (22 * 32), false },                   /* V token 22 */
-        { 1, 2 * (64 * 32 + 21 * 8 + 7), true },       /* narrow V group */
+    static const struct {
+        int v, at;
+        bool ok;
+    } cases[] = {
+        { 0, 2 * ((0 * 40 + 3) * 16 + 15), true },   /* K token 15 */
+        { 0, 2 * ((1 * 40 + 39) * 16 + 5), true },   /* K token 21 */
+        { 0, 2 * ((1 * 40 + 39) * 16 + 6), false },  /* K token 22 */
+        { 0, 2 * ((3 * 40 + 39) * 16 + 15), false }, /* K token 63 */
+        { 1, 2 * (21 * 32 + 31), true },             /* V token 21 */
+        { 1, 2 * (22 * 32), false },                 /* V token 22 */
+        { 1, 2 * (64 * 32 + 21 * 8 + 7), true },     /* narrow V group */
         { 1, 2 * (64 * 32 + 22 * 8), false },
         { 1, 2 * (64 * 32 + 63 * 8 + 7), false },
     };
@@ -515,9 +519,9 @@ static void unused_positions_are_zero(void **state)
 }
 
 static struct forgery {
-    int      layer, chunk;
-    size_t   at;
-    int      n;               /* bytes */
+    int layer, chunk;
+    size_t at;
+    int n; /* bytes */
     uint32_t value;
 } forged;
 
@@ -538,8 +542,11 @@ static void forged_codes(void **state)
 {
     (void)state;
     enum { SCALES = 2 * 2 * 64 * 40, FACTORS = SCALES + 2 * 2 * 64 * 2 };
-    static const struct { struct forgery f; const char *msg; } cases[] = {
-        { { 0, 0, 0, 1, 0x80 }, NULL },                   /* a code of -128 */
+    static const struct {
+        struct forgery f;
+        const char *msg;
+    } cases[] = {
+        { { 0, 0, 0, 1, 0x80 }, NULL }, /* a code of -128 */
         { { 0, 0, SCALES, 2, 0x0000 }, NULL },
         { { 0, 0, SCALES, 2, 0x7bff }, NULL },
         { { 0, 0, SCALES, 2, 0x7c00 }, "layer 0, chunk 0: a scale" },

@@ -27,7 +27,7 @@ static void bytes_per_token(void **state)
     assert_int_equal(kvc_tile_bytes(&s), 64 * 64 * 2);
     assert_int_equal(kvc_chunk_bytes(&s, 0), 1024 * 768);
     assert_int_equal(30 * 4 * kvc_chunk_bytes(&s, 0) / 4096, 23040);
-    s.n_tok = 4097;                       /* one more tile, one more chunk */
+    s.n_tok = 4097; /* one more tile, one more chunk */
     assert_int_equal(kvc_n_chunk(&s), 5);
     assert_int_equal(kvc_chunk_tiles(&s, 4), 1);
     assert_int_equal(kvc_chunk_bytes(&s, 4), 64 * 768);
@@ -41,7 +41,7 @@ static void tiles_cover_a_chunk_once(void **state)
     for (size_t i = 0; i < sizeof n_tok / sizeof *n_tok; i++)
         for (int heads = 1; heads <= 3; heads++) {
             struct kvc_shape s = { 1, heads, 40, 2, n_tok[i], 256 };
-            int              total = 0;
+            int total = 0;
 
             for (int c = 0; c < kvc_n_chunk(&s); c++) {
                 size_t at = 0;
@@ -73,14 +73,16 @@ static void codes_scales_factors(void **state)
     assert_int_equal(30 * 2 * 3 * kvc_row_bytes(&s), 11880);
     for (int c = 0; c < kvc_n_chunk(&s); c++) {
         size_t at = 0;
-        int    tiles = kvc_chunk_tiles(&s, c);
+        int tiles = kvc_chunk_tiles(&s, c);
 
         for (int i = 0; i < 6 * tiles; i++, at += 64 * 64)
-            assert_int_equal(kvc_tile_off(&s, c, i / (3 * tiles),
-                                          i / tiles % 3, i % tiles), at);
+            assert_int_equal(
+                kvc_tile_off(&s, c, i / (3 * tiles), i / tiles % 3, i % tiles),
+                at);
         for (int i = 0; i < 6 * tiles; i++, at += 2 * 64)
-            assert_int_equal(kvc_scale_off(&s, c, i / (3 * tiles),
-                                           i / tiles % 3, i % tiles), at);
+            assert_int_equal(
+                kvc_scale_off(&s, c, i / (3 * tiles), i / tiles % 3, i % tiles),
+                at);
         for (int h = 0; h < 3; h++, at += 4 * 64)
             assert_int_equal(kvc_factor_off(&s, c, h), at);
         assert_int_equal(kvc_chunk_bytes(&s, c), at);
@@ -102,8 +104,9 @@ static void codes_scales_factors(void **state)
 static void the_largest_shape_fits(void **state)
 {
     (void)state;
-    struct kvc_shape s = { KVC_MAX_LAYER, KVC_MAX_HEAD, KVC_MAX_DIM, 4,
-                           KVC_MAX_TOK, 64 };
+    struct kvc_shape s = { KVC_MAX_LAYER, KVC_MAX_HEAD,
+                           KVC_MAX_DIM,   4,
+                           KVC_MAX_TOK,   64 };
 
     assert_int_equal(kvc_n_chunk(&s), 1 << 18);
     assert_true(kvc_chunk_bytes(&s, 0) == (size_t)1 << 29);

@@ -16,12 +16,12 @@ static void everything_comes_back(void **state)
 {
     (void)state;
     for (int i = 0; i < N_CODEC; i++) {
-        struct fix          f = fix_default(codecs[i]);
-        cag_kvc            *k = NULL;
+        struct fix f = fix_default(codecs[i]);
+        cag_kvc *k = NULL;
         const cag_kvc_info *info;
-        size_t              n;
-        cag_kvc_section     sec;
-        cag_error           err = CAG_ERROR_INIT;
+        size_t n;
+        cag_kvc_section sec;
+        cag_error err = CAG_ERROR_INIT;
 
         fix_init(&f);
         fix_write(&f, path, 2);
@@ -45,8 +45,7 @@ static void everything_comes_back(void **state)
         assert_string_equal(info->label, "KNOWLEDGE BASE:");
         assert_int_equal(info->kv_raw_bytes,
                          i == 3 ? 2 * 3 * (2 * 2 * 64 * 42 + 2 * 40 * 4)
-                                : 2 * 3 * 2 * 2 * 64 * 40 *
-                                      f.shape.elem_bytes);
+                                : 2 * 3 * 2 * 2 * 64 * 40 * f.shape.elem_bytes);
         assert_string_equal(cag_kvc_get_source(k, 0)->path,
                             "../docs/notes.txt");
         assert_string_equal(cag_kvc_get_source(k, 1)->filter, "pdftotext");
@@ -78,10 +77,10 @@ static void chunks_come_back(void **state)
     (void)state;
     for (int i = 0; i < N_CODEC; i++) {
         struct fix f = fix_default(codecs[i]);
-        cag_kvc   *k = NULL;
-        size_t     max;
-        uint8_t   *want, *dst, d[SHA256_SIZE];
-        cag_error  err = CAG_ERROR_INIT;
+        cag_kvc *k = NULL;
+        size_t max;
+        uint8_t *want, *dst, d[SHA256_SIZE];
+        cag_error err = CAG_ERROR_INIT;
 
         fix_init(&f);
         fix_write(&f, path, 1);
@@ -92,7 +91,7 @@ static void chunks_come_back(void **state)
         dst = mem_alloc_aligned(64, max);
         for (int l = 0; l < 2; l++)
             for (int c = 0; c < 3; c++) {
-                size_t         n = kvc_chunk_bytes(&f.shape, c);
+                size_t n = kvc_chunk_bytes(&f.shape, c);
                 const uint8_t *raw = NULL;
 
                 fix_chunk_fill(&f.shape, l, c, want);
@@ -103,10 +102,8 @@ static void chunks_come_back(void **state)
                 assert_int_equal(sha256_buf(want, n, d, NULL), CAG_OK);
                 assert_memory_equal(kvc_chunk_sha256(k, l, c), d, sizeof d);
             }
-        assert_int_equal(kvc_chunk_load(k, 2, 0, dst, NULL, &err),
-                         CAG_E_USAGE);
-        assert_int_equal(kvc_chunk_load(k, 0, 3, dst, NULL, &err),
-                         CAG_E_USAGE);
+        assert_int_equal(kvc_chunk_load(k, 2, 0, dst, NULL, &err), CAG_E_USAGE);
+        assert_int_equal(kvc_chunk_load(k, 0, 3, dst, NULL, &err), CAG_E_USAGE);
         mem_free(want);
         mem_free(dst);
         cag_kvc_close(k);
@@ -116,11 +113,11 @@ static void chunks_come_back(void **state)
 
 static void *load_all(void *arg)
 {
-    const cag_kvc          *k = arg;
+    const cag_kvc *k = arg;
     const struct kvc_shape *s = kvc_get_shape(k);
-    uint8_t                *dst = mem_alloc_aligned(64, kvc_chunk_bytes(s, 0));
-    const uint8_t          *raw;
-    void                   *bad = NULL;
+    uint8_t *dst = mem_alloc_aligned(64, kvc_chunk_bytes(s, 0));
+    const uint8_t *raw;
+    void *bad = NULL;
 
     for (int round = 0; round < 20; round++)
         for (int l = 0; l < s->n_layer; l++)
@@ -135,8 +132,8 @@ static void many_threads_share_a_cache(void **state)
 {
     (void)state;
     struct buf b = make("f16z");
-    cag_kvc   *k = NULL;
-    pthread_t  t[4];
+    cag_kvc *k = NULL;
+    pthread_t t[4];
 
     assert_int_equal(cag_kvc_open(path, &k, NULL), CAG_OK);
     for (int i = 0; i < 4; i++)
@@ -174,9 +171,9 @@ static void verify_reports_progress(void **state)
 {
     (void)state;
     struct buf b = make("f16z");
-    cag_kvc   *k = NULL;
-    uint64_t   last = 0;
-    cag_error  err = CAG_ERROR_INIT;
+    cag_kvc *k = NULL;
+    uint64_t last = 0;
+    cag_error err = CAG_ERROR_INIT;
 
     assert_int_equal(cag_kvc_open(path, &k, NULL), CAG_OK);
     for (int n = 1; n <= 3; n++) {
@@ -184,8 +181,7 @@ static void verify_reports_progress(void **state)
         assert_int_equal(cag_kvc_verify(k, n, count, &last, &err), CAG_OK);
         assert_int_equal(last, cag_kvc_get_info(k)->kv_raw_bytes);
     }
-    assert_int_equal(cag_kvc_verify(k, 1, refuse, NULL, &err),
-                     CAG_E_CANCELLED);
+    assert_int_equal(cag_kvc_verify(k, 1, refuse, NULL, &err), CAG_E_CANCELLED);
     cag_kvc_close(k);
     buf_free(&b);
 }
@@ -201,8 +197,8 @@ static void truncated_at_any_byte(void **state)
 
         for (size_t n = 0; n < b.size;
              n += n < KVC_PAGE ? 1 : (b.size - KVC_PAGE) / 64 + 1) {
-            cag_error  err = CAG_ERROR_INIT;
-            uint8_t   *copy = mem_alloc(n);   /* a red zone behind it */
+            cag_error err = CAG_ERROR_INIT;
+            uint8_t *copy = mem_alloc(n); /* a red zone behind it */
             cag_status st;
 
             memcpy(copy, b.data, n);
@@ -223,16 +219,17 @@ static void any_flipped_bit_is_found(void **state)
     (void)state;
     for (int i = 0; i < N_CODEC; i++) {
         struct buf b = make(codecs[i]);
-        uint64_t   x = 33 + (uint64_t)i;
-        size_t     small = rd_le64(fix_entry(&b, "KV") + 8);
-        size_t     end = strcmp(codecs[i], "q8h") ? b.size
-                             : rd_le64(fix_entry(&b, "RCPT") + 8);
+        uint64_t x = 33 + (uint64_t)i;
+        size_t small = rd_le64(fix_entry(&b, "KV") + 8);
+        size_t end = strcmp(codecs[i], "q8h")
+                         ? b.size
+                         : rd_le64(fix_entry(&b, "RCPT") + 8);
 
         for (int n = 0; n < 450; n++) {
-            size_t    from = n % 3 == 1 ? 4096 : n % 3 == 2 ? small : 0;
-            size_t    to = n % 3 == 0 ? 4096 : n % 3 == 1 ? small : end;
-            size_t    at = from + fix_rand(&x) % (to - from);
-            int       bit = (int)(fix_rand(&x) % 8);
+            size_t from = n % 3 == 1 ? 4096 : n % 3 == 2 ? small : 0;
+            size_t to = n % 3 == 0 ? 4096 : n % 3 == 1 ? small : end;
+            size_t at = from + fix_rand(&x) % (to - from);
+            int bit = (int)(fix_rand(&x) % 8);
             cag_error err = CAG_ERROR_INIT;
 
             b.data[at] ^= (char)(1 << bit);
@@ -254,7 +251,7 @@ static void damaged_chunk_names_layer_and_chunk(void **state)
 {
     (void)state;
     struct buf b = make("f16");
-    uint8_t   *e = fix_data(&b, "CHNK") + 4 * KVC_CHNK_SIZE;
+    uint8_t *e = fix_data(&b, "CHNK") + 4 * KVC_CHNK_SIZE;
 
     fix_data(&b, "KV")[rd_le64(e) + 5] ^= 1;
     expect(&b, CAG_E_CORRUPT, "layer 1, chunk 1");
@@ -266,11 +263,11 @@ static void damaged_chunk_names_layer_and_chunk(void **state)
 static void the_receipt_comes_back(void **state)
 {
     (void)state;
-    struct buf             b = make("q8h");
-    cag_kvc               *k = NULL;
+    struct buf b = make("q8h");
+    cag_kvc *k = NULL;
     const cag_kvc_receipt *r;
-    cag_error              err = CAG_ERROR_INIT;
-    size_t                 n;
+    cag_error err = CAG_ERROR_INIT;
+    size_t n;
 
     assert_int_equal(kvc_parse(b.data, b.size, "x.kvc", &k, &err), CAG_OK);
     r = cag_kvc_get_receipt(k);
@@ -300,17 +297,17 @@ static void the_receipt_comes_back(void **state)
 static void carries_the_tokenizer(void **state)
 {
     (void)state;
-    static const char    text[] = "Sparrow-7 flies 47 minutes";
-    const cag_text       piece = { text, sizeof text - 1, 0 };
-    struct fix           f = fix_default("f16z");
-    struct kvc_desc      d;
-    struct gguf         *g = NULL;
-    struct pool         *pool = NULL;
-    cag_tokenizer       *t = NULL;
+    static const char text[] = "Sparrow-7 flies 47 minutes";
+    const cag_text piece = { text, sizeof text - 1, 0 };
+    struct fix f = fix_default("f16z");
+    struct kvc_desc d;
+    struct gguf *g = NULL;
+    struct pool *pool = NULL;
+    cag_tokenizer *t = NULL;
     const cag_tokenizer *u = NULL;
-    cag_kvc             *k = NULL;
-    cag_ids              a = CAG_IDS_INIT, b = CAG_IDS_INIT;
-    cag_error            err = CAG_ERROR_INIT;
+    cag_kvc *k = NULL;
+    cag_ids a = CAG_IDS_INIT, b = CAG_IDS_INIT;
+    cag_error err = CAG_ERROR_INIT;
 
     fix_init(&f);
     d = fix_desc(&f);
@@ -342,12 +339,12 @@ static void carries_the_tokenizer(void **state)
 static void bad_tokenizer_is_an_error(void **state)
 {
     (void)state;
-    struct buf           b = make("f16");
-    cag_kvc             *k = NULL;
+    struct buf b = make("f16");
+    cag_kvc *k = NULL;
     const cag_tokenizer *t = NULL;
-    cag_error            err = CAG_ERROR_INIT;
+    cag_error err = CAG_ERROR_INIT;
 
-    for (int shift = 0; shift < 2; shift++) {    /* and from unaligned memory */
+    for (int shift = 0; shift < 2; shift++) { /* and from unaligned memory */
         uint8_t *copy = mem_alloc(b.size + 1);
 
         memcpy(copy + shift, b.data, b.size);
@@ -370,10 +367,10 @@ static void every_allocation_failure(void **state)
     (void)state;
     for (int i = 0; i < N_CODEC; i++) {
         struct buf b = make(codecs[i]);
-        int64_t    live = mem_live();
+        int64_t live = mem_live();
 
         for (int64_t n = 1;; n++) {
-            cag_error  err = CAG_ERROR_INIT;
+            cag_error err = CAG_ERROR_INIT;
             cag_status st;
 
             mem_fault(n, false);
@@ -398,7 +395,7 @@ static void foreign_files_are_named(void **state)
     (void)state;
     static const struct {
         const char *head;
-        size_t      n;
+        size_t n;
         const char *kind;
     } cases[] = {
         { "GGUF\x03\0\0\0", 8, "this is a GGUF model" },
@@ -415,7 +412,7 @@ static void foreign_files_are_named(void **state)
     };
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        cag_kvc  *k = NULL;
+        cag_kvc *k = NULL;
         cag_error err = CAG_ERROR_INIT;
 
         assert_int_equal(kvc_parse(cases[i].head, cases[i].n, "x", &k, &err),
@@ -433,21 +430,21 @@ static void bad_files_say_why(void **state)
 {
     (void)state;
     static const char *const names[] = {
-        "empty", "truncated", "truncated-header", "version-2", "text-mode",
-        "gguf", "git-lfs", "llama-session", "flipped-header",
+        "empty", "truncated", "truncated-header", "version-2",      "text-mode",
+        "gguf",  "git-lfs",   "llama-session",    "flipped-header",
     };
 
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        char       file[80];
+        char file[80];
         struct buf want;
-        cag_kvc   *k = NULL;
-        cag_error  err = CAG_ERROR_INIT;
+        cag_kvc *k = NULL;
+        cag_error err = CAG_ERROR_INIT;
 
         snprintf(file, sizeof file, "tests/golden/bad/kvc-%s.msg", names[i]);
         want = fix_read(file);
         snprintf(file, sizeof file, "tests/golden/bad/kvc-%s.kvc", names[i]);
         assert_int_not_equal(cag_kvc_open(file, &k, &err), CAG_OK);
-        buf_truncate(&want, want.size - 1);      /* the newline */
+        buf_truncate(&want, want.size - 1); /* the newline */
         assert_string_equal(err.msg, want.data);
         assert_string_equal(err.file, file);
         buf_free(&want);
@@ -457,7 +454,7 @@ static void bad_files_say_why(void **state)
 static void missing_file(void **state)
 {
     (void)state;
-    cag_kvc  *k = NULL;
+    cag_kvc *k = NULL;
     cag_error err = CAG_ERROR_INIT;
 
     assert_int_equal(cag_kvc_open(path, &k, &err), CAG_E_MISSING);

@@ -14,9 +14,9 @@
 static int reader(const char *args, struct buf *out)
 {
     struct buf cmd = BUF_INIT;
-    cag_error  err = CAG_ERROR_INIT;
-    FILE      *p;
-    int        status;
+    cag_error err = CAG_ERROR_INIT;
+    FILE *p;
+    int status;
 
     buf_printf(&cmd, "python3 tests/tools/kvc_reader.py %s 2>&1", args);
     assert_false(buf_failed(&cmd));
@@ -33,8 +33,8 @@ static int reader(const char *args, struct buf *out)
 static void expected(const struct fix *f, const int where[][4], size_t n,
                      struct buf *out)
 {
-    cag_kvc    *k = NULL;
-    size_t      size;
+    cag_kvc *k = NULL;
+    size_t size;
     const char *meta;
 
     assert_int_equal(cag_kvc_open(path, &k, NULL), CAG_OK);
@@ -58,8 +58,9 @@ static void expected(const struct fix *f, const int where[][4], size_t n,
                                  where[i][2], where[i][3], c),
                        c + 1 < d || q8h ? ' ' : '\n');
         if (q8h)
-            buf_printf(out, "%04x\n", fix_scale(where[i][1], where[i][0],
-                                                where[i][2], where[i][3]));
+            buf_printf(
+                out, "%04x\n",
+                fix_scale(where[i][1], where[i][0], where[i][2], where[i][3]));
     }
     assert_false(buf_failed(out));
     cag_kvc_close(k);
@@ -69,7 +70,7 @@ static void both_read_the_same(void **state)
 {
     (void)state;
     static const struct {
-        const char      *codec;
+        const char *codec;
         struct kvc_shape shape;
     } cases[] = {
         { "f16z", { 2, 2, 40, 2, 150, 64 } },
@@ -82,15 +83,15 @@ static void both_read_the_same(void **state)
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct fix f = { .codec = cases[i].codec, .shape = cases[i].shape };
-        int        last = f.shape.n_tok - 1, layer = f.shape.n_layer - 1;
-        int        head = f.shape.n_kv_head - 1;
-        const int  where[][4] = { { 0, 0, 0, 0 },
-                                  { 1, 0, 0, 17 },
-                                  { 0, layer, head, last },
-                                  { 1, layer, head, last },
-                                  { 1, layer, 0, 63 } };
+        int last = f.shape.n_tok - 1, layer = f.shape.n_layer - 1;
+        int head = f.shape.n_kv_head - 1;
+        const int where[][4] = { { 0, 0, 0, 0 },
+                                 { 1, 0, 0, 17 },
+                                 { 0, layer, head, last },
+                                 { 1, layer, head, last },
+                                 { 1, layer, 0, 63 } };
         struct buf args = BUF_INIT, want = BUF_INIT, have = BUF_INIT;
-        size_t     n = sizeof where / sizeof *where;
+        size_t n = sizeof where / sizeof *where;
 
         fix_init(&f);
         fix_write(&f, path, 2);
@@ -115,8 +116,8 @@ static void forge(struct buf *b, uint64_t *x)
     static const char *const names[] = { "META", "SRCS", "PRMT", "TOKS",
                                          "CHNK", "TEXT", "" };
     const char *name = names[fix_rand(x) % 7];
-    uint8_t    *e, *p;
-    size_t      at;
+    uint8_t *e, *p;
+    size_t at;
 
     if (!*name) {
         at = fix_rand(x) % 640;
@@ -143,20 +144,19 @@ static void values_of_codes(void **state)
     static const int dims[] = { 8, 40, 64, 80, 96 };
 
     for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
-        struct fix  f = { .codec = "q8h",
-                          .shape = { 1, 2, dims[i], 1, 70, 64 } };
-        int         d = dims[i];
-        size_t      n = (size_t)(KVC_TILE * d);
-        float      *tile[2];
-        struct buf  args = BUF_INIT, have = BUF_INIT;
+        struct fix f = { .codec = "q8h",
+                         .shape = { 1, 2, dims[i], 1, 70, 64 } };
+        int d = dims[i];
+        size_t n = (size_t)(KVC_TILE * d);
+        float *tile[2];
+        struct buf args = BUF_INIT, have = BUF_INIT;
         const char *at;
-        cag_kvc    *k = NULL;
+        cag_kvc *k = NULL;
         const uint8_t *raw;
 
         fix_init(&f);
         fix_write(&f, path, 1);
-        buf_printf(&args, "--quiet --value K 0 1 68 --value V 0 1 68 %s",
-                   path);
+        buf_printf(&args, "--quiet --value K 0 1 68 --value V 0 1 68 %s", path);
         assert_int_equal(reader(args.data, &have), 0);
         assert_int_equal(cag_kvc_open(path, &k, NULL), CAG_OK);
         assert_int_equal(kvc_chunk_load(k, 0, 1, NULL, &raw, NULL), CAG_OK);
@@ -164,11 +164,11 @@ static void values_of_codes(void **state)
             tile[v] = mem_alloc_array(n, sizeof **tile);
             assert_non_null(tile[v]);
         }
-        assert_true(kv_q8h_tile(&f.shape, raw, 1, 1, 0, 6, KV_F32, tile[0],
-                                tile[1]));
+        assert_true(
+            kv_q8h_tile(&f.shape, raw, 1, 1, 0, 6, KV_F32, tile[0], tile[1]));
         at = have.data;
         for (int c = 0; c < 2 * d; c++) {
-            int    v = c / d, e = c % d, w = d - e / 32 * 32 < 32 ? d % 32 : 32;
+            int v = c / d, e = c % d, w = d - e / 32 * 32 < 32 ? d % 32 : 32;
             double x = strtod(at, (char **)(uintptr_t)&at);
             double y = (double)(v ? tile[1][e / 32 * 64 * 32 + 4 * w + e % 32]
                                   : tile[0][e * 16 + 4]);
@@ -189,10 +189,10 @@ static void refuse_the_same(const char *codec)
     enum { N = 150 };
     struct fix f = fix_default(codec);
     struct buf good, args = BUF_INIT, have = BUF_INIT;
-    bool       ok[N];
-    char       name[32];
-    uint64_t   x = 4711;
-    int        n_ok = 0;
+    bool ok[N];
+    char name[32];
+    uint64_t x = 4711;
+    int n_ok = 0;
 
     f.shape.n_kv_head = 1;
     f.shape.d_head = 8;
@@ -201,8 +201,8 @@ static void refuse_the_same(const char *codec)
     buf_str(&args, "--quiet");
     for (int i = 0; i < N; i++) {
         struct buf b = BUF_INIT;
-        FILE      *o;
-        cag_error  err = CAG_ERROR_INIT;
+        FILE *o;
+        cag_error err = CAG_ERROR_INIT;
 
         buf_add(&b, good.data, good.size);
         forge(&b, &x);
@@ -224,7 +224,7 @@ static void refuse_the_same(const char *codec)
         snprintf(name, sizeof name, "f%d.kvc", i);
         fix_unlink(dir, name);
     }
-    assert_true(n_ok > 0 && n_ok < N / 2);   /* both kinds were met */
+    assert_true(n_ok > 0 && n_ok < N / 2); /* both kinds were met */
     buf_free(&good);
     buf_free(&args);
     buf_free(&have);

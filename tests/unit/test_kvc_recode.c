@@ -72,7 +72,7 @@ static void equals_a_build_with_that_codec(void **state)
 {
     (void)state;
     cag_error err = CAG_ERROR_INIT;
-    cag_kvc  *k = NULL, *z = NULL;
+    cag_kvc *k = NULL, *z = NULL;
 
     make("f16z", a);
     make("f16", b);
@@ -91,23 +91,21 @@ static void equals_a_build_with_that_codec(void **state)
     cag_kvc_close(k);
     cag_kvc_close(z);
     assert_int_equal(cag_kvc_recode(a, "f16", a, -1, 1, 0, &err), CAG_OK);
-    same_file(a, b);                      /* onto itself */
+    same_file(a, b); /* onto itself */
 }
 
 static void relative_paths_follow(void **state)
 {
     (void)state;
     cag_error err = CAG_ERROR_INIT;
-    cag_kvc  *k = NULL;
+    cag_kvc *k = NULL;
 
     make("f16z", a);
     assert_int_equal(cag_kvc_recode(a, "f16", moved, -1, 1, 0, &err), CAG_OK);
     assert_int_equal(cag_kvc_open(moved, &k, &err), CAG_OK);
-    assert_string_equal(cag_kvc_get_source(k, 0)->path,
-                        "../../docs/notes.txt");
+    assert_string_equal(cag_kvc_get_source(k, 0)->path, "../../docs/notes.txt");
     assert_string_equal(cag_kvc_get_source(k, 1)->group, "../docs");
-    assert_string_equal(cag_kvc_get_info(k)->model_path,
-                        "../../models/f.gguf");
+    assert_string_equal(cag_kvc_get_info(k)->model_path, "../../models/f.gguf");
     cag_kvc_close(k);
     assert_int_equal(cag_kvc_recode(moved, "f16z", c, -1, 1, 0, &err), CAG_OK);
     same_file(a, c);
@@ -134,10 +132,10 @@ static void only_the_exact_pair(void **state)
 static void damage_is_not_copied(void **state)
 {
     (void)state;
-    struct buf  f;
-    FILE       *out;
-    cag_error   err = CAG_ERROR_INIT;
-    uint8_t    *e;
+    struct buf f;
+    FILE *out;
+    cag_error err = CAG_ERROR_INIT;
+    uint8_t *e;
 
     make("f16", a);
     f = fix_read(a);
@@ -165,7 +163,7 @@ static void every_allocation_failure(void **state)
     make("f16z", a);
     live = mem_live();
     for (int64_t n = 1;; n++) {
-        cag_error  err = CAG_ERROR_INIT;
+        cag_error err = CAG_ERROR_INIT;
         cag_status st;
 
         mem_fault(n, false);

@@ -34,9 +34,9 @@ static void same_bytes_on_any_threads(void **state)
 static void size_follows_tokens(void **state)
 {
     (void)state;
-    struct fix      f = { .codec = "f16" };
+    struct fix f = { .codec = "f16" };
     struct kvc_desc d;
-    struct buf      b;
+    struct buf b;
 
     f.shape = (struct kvc_shape){ 30, 3, 64, 2, 3, 0 };
     fix_init(&f);
@@ -56,12 +56,12 @@ static void bound_holds(void **state)
 
     for (int i = 0; i < N_CODEC; i++)
         for (size_t j = 0; j < sizeof n_tok / sizeof *n_tok; j++) {
-            struct fix      f = fix_default(codecs[i]);
+            struct fix f = fix_default(codecs[i]);
             struct kvc_desc d;
-            struct buf      b;
+            struct buf b;
 
             if (n_tok[j] == 1 && strcmp(codecs[i], "q8h") == 0)
-                continue;                       /* nothing to measure */
+                continue; /* nothing to measure */
             f.shape.n_tok = n_tok[j];
             f.shape.chunk_tok = 128;
             fix_init(&f);
@@ -78,9 +78,9 @@ static void bound_holds(void **state)
 static void no_space_says_both_numbers(void **state)
 {
     (void)state;
-    struct fix      f = fix_default("f16");
+    struct fix f = fix_default("f16");
     struct kvc_desc d;
-    cag_error       err = CAG_ERROR_INIT;
+    cag_error err = CAG_ERROR_INIT;
 
     fix_init(&f);
     d = fix_desc(&f);
@@ -97,7 +97,7 @@ static void expect_refused(const struct kvc_desc *d, cag_status want,
                            const char *text)
 {
     struct pool *pool = NULL;
-    cag_error    err = CAG_ERROR_INIT;
+    cag_error err = CAG_ERROR_INIT;
 
     assert_int_equal(pool_new(&pool, 1, &err), CAG_OK);
     assert_int_equal(kvc_write(path, d, -1, pool, &err), want);
@@ -110,11 +110,11 @@ static void expect_refused(const struct kvc_desc *d, cag_status want,
 static void refuses_bad_descriptions(void **state)
 {
     (void)state;
-    struct fix      f = fix_default("f16");
+    struct fix f = fix_default("f16");
     struct kvc_desc d;
-    int32_t         id;
-    int64_t         off;
-    jv             *meta;
+    int32_t id;
+    int64_t off;
+    jv *meta;
 
     fix_init(&f);
     d = fix_desc(&f);
@@ -174,8 +174,8 @@ static void refuses_bad_descriptions(void **state)
 static void refuses_bad_optional_sections(void **state)
 {
     (void)state;
-    struct fix       f = fix_default("f16");
-    struct kvc_desc  d;
+    struct fix f = fix_default("f16");
+    struct kvc_desc d;
     struct kvc_extra two[2] = { { "NGRM", "x", 1 }, { "NGRM", "y", 1 } };
 
     fix_init(&f);
@@ -209,7 +209,7 @@ static void every_failed_write_is_noticed(const struct kvc_desc *d,
                                           const struct buf *old)
 {
     cag_status st = CAG_E_IO;
-    int64_t    n;
+    int64_t n;
 
     for (n = 1; st != CAG_OK; n++) {
         struct buf now;
@@ -223,18 +223,18 @@ static void every_failed_write_is_noticed(const struct kvc_desc *d,
         assert_memory_equal(now.data, old->data, old->size);
         buf_free(&now);
     }
-    assert_true(n > 2);                  /* some did fail */
+    assert_true(n > 2); /* some did fail */
 }
 
 /* A failing chunk, a cancelled run, another content id: nothing is left. */
 static void failure_keeps_the_old_file(void **state)
 {
     (void)state;
-    struct fix      f = fix_default("f16z");
+    struct fix f = fix_default("f16z");
     struct kvc_desc d;
-    struct pool    *pool = NULL;
-    struct buf      old;
-    cag_error       err = CAG_ERROR_INIT;
+    struct pool *pool = NULL;
+    struct buf old;
+    cag_error err = CAG_ERROR_INIT;
 
     fix_init(&f);
     old = written(&f, 1);
@@ -260,11 +260,11 @@ static void every_allocation_failure(void **state)
 {
     (void)state;
     for (int i = 0; i < N_CODEC; i++) {
-        struct fix      f = fix_default(codecs[i]);
+        struct fix f = fix_default(codecs[i]);
         struct kvc_desc d;
-        struct pool    *pool = NULL;
-        cag_error       err = CAG_ERROR_INIT;
-        int64_t         live;
+        struct pool *pool = NULL;
+        cag_error err = CAG_ERROR_INIT;
+        int64_t live;
 
         f.shape.n_tok = 70;
         f.shape.n_kv_head = 1;
@@ -307,11 +307,11 @@ static void every_allocation_failure(void **state)
 static void a_bad_receipt_leaves_the_old_file(void **state)
 {
     (void)state;
-    struct fix      f = fix_default("q8h");
+    struct fix f = fix_default("q8h");
     struct kvc_desc d;
-    struct pool    *pool = NULL;
-    struct buf      old;
-    cag_error       err = CAG_ERROR_INIT;
+    struct pool *pool = NULL;
+    struct buf old;
+    cag_error err = CAG_ERROR_INIT;
 
     fix_init(&f);
     old = written(&f, 1);
@@ -357,10 +357,10 @@ static void golden_files(void **state)
     (void)state;
     for (int i = 0; i < N_CODEC; i++) {
         struct fix f = golden(codecs[i]);
-        char       file[64];
+        char file[64];
         struct buf want, have;
-        cag_kvc   *a = NULL, *b = NULL;
-        cag_error  err = CAG_ERROR_INIT;
+        cag_kvc *a = NULL, *b = NULL;
+        cag_error err = CAG_ERROR_INIT;
 
         snprintf(file, sizeof file, "tests/golden/kvc/v1.0-%s.kvc", codecs[i]);
         fix_init(&f);
@@ -375,8 +375,8 @@ static void golden_files(void **state)
             size_t n = (size_t)rd_le64(fix_entry(&want, "TEXT") + 16);
 
             if (n == rd_le64(fix_entry(&have, "TEXT") + 16) &&
-                memcmp(fix_data(&want, "TEXT"), fix_data(&have, "TEXT"),
-                       n) == 0) {
+                memcmp(fix_data(&want, "TEXT"), fix_data(&have, "TEXT"), n) ==
+                    0) {
                 assert_int_equal(have.size, want.size);
                 assert_memory_equal(have.data, want.data, want.size);
             }
@@ -440,7 +440,7 @@ static void fuzz_seeds(void **state)
     for (int i = 0; i < N_CODEC; i++)
         for (int s = 0; s < 2; s++) {
             struct buf b = BUF_INIT, have;
-            char       file[64];
+            char file[64];
 
             snprintf(file, sizeof file, "tests/fuzz/corpus/kvc/%s-%s",
                      s ? "sections" : "file", codecs[i]);
@@ -453,13 +453,13 @@ static void fuzz_seeds(void **state)
                 assert_int_equal(fclose(o), 0);
             }
             have = fix_read(file);
-            if (i > 0) {                         /* zstd's bytes may differ */
+            if (i > 0) { /* zstd's bytes may differ */
                 assert_int_equal(have.size, b.size);
                 assert_memory_equal(have.data, b.data, b.size);
             }
             if (!s)
-                assert_int_equal(fix_try(have.data + 1, have.size - 1, true,
-                                         NULL), CAG_OK);
+                assert_int_equal(
+                    fix_try(have.data + 1, have.size - 1, true, NULL), CAG_OK);
             buf_free(&b);
             buf_free(&have);
         }

@@ -40,10 +40,10 @@ static void clear_slots(void **state)
                         int want = t < slot ? 0xff : 0;
                         for (int b = 0; b < e; b++) {
                             size_t x = (size_t)b;
-                            assert_int_equal(
-                                k[k_at(d, t, c) * (size_t)e + x], want);
-                            assert_int_equal(
-                                v[v_at(d, t, c) * (size_t)e + x], want);
+                            assert_int_equal(k[k_at(d, t, c) * (size_t)e + x],
+                                             want);
+                            assert_int_equal(v[v_at(d, t, c) * (size_t)e + x],
+                                             want);
                         }
                     }
                 mem_free(k);
@@ -93,8 +93,8 @@ static void tiles(void **state)
                             last = rd_le32(p + kv->tile_bytes - 4);
                             assert_int_equal(rd_le32(p), mark);
                             assert_int_equal(last, mark);
-                            assert_ptr_equal(
-                                p, kvcache_any_tile(kv, l, v, h, t));
+                            assert_ptr_equal(p,
+                                             kvcache_any_tile(kv, l, v, h, t));
                         }
         }
         assert_int_equal(mark, 3 * 2 * 2 * n_tile);
@@ -139,8 +139,9 @@ static int filled(const struct kvcache *kv, int n_tok, int layer, int head)
 
 static void truncation(void **state)
 {
-    static const int to[] = { 1500, 1499, 1472, 1471, 1024, 1023, 64, 63, 1,
-                              0 };
+    static const int to[] = {
+        1500, 1499, 1472, 1471, 1024, 1023, 64, 63, 1, 0
+    };
     struct kvcache *kv = make(NULL, 2, 2, 40, KV_F16, 1500);
 
     (void)state;
@@ -160,10 +161,10 @@ static void truncation(void **state)
 
 /* A cache on disk and the prefix made of it. */
 struct world {
-    struct fix     f;
-    char          *dir, *path;
-    struct pool   *pool;
-    cag_kvc       *k;
+    struct fix f;
+    char *dir, *path;
+    struct pool *pool;
+    cag_kvc *k;
     struct backend_prefix *p;
 };
 
@@ -207,9 +208,8 @@ static void expect_tile(const struct world *w, int layer, int is_v, int head,
         for (int c = 0; c < s->d_head; c++) {
             size_t at = is_v ? v_at(s->d_head, t, c) : k_at(s->d_head, t, c);
             int tok = tile * 64 + t;
-            uint32_t want = tok < s->n_tok
-                                ? fix_value(s, layer, is_v, head, tok, c)
-                                : 0;
+            uint32_t want =
+                tok < s->n_tok ? fix_value(s, layer, is_v, head, tok, c) : 0;
             uint32_t have = s->elem_bytes == 4 ? rd_le32(got + 4 * at)
                                                : rd_le16(got + 2 * at);
             assert_int_equal(have, want);
@@ -225,8 +225,8 @@ static void prefix_tiles(void **state)
         struct world w;
         cag_error err = CAG_ERROR_INIT;
         world_open(&w, codecs[i]);
-        struct kvcache *kv = make((struct prefix *)w.p, 2, 2, 40,
-                                  i == 2 ? KV_F32 : KV_F16, 300);
+        struct kvcache *kv =
+            make((struct prefix *)w.p, 2, 2, 40, i == 2 ? KV_F32 : KV_F16, 300);
         assert_int_equal(kv->n_prefix, 150);
         assert_int_equal(kv->n_shared, 2);
         assert_int_equal(prefix_private_bytes(w.p), 0);
@@ -275,8 +275,9 @@ static void dirty_tail(void **state)
     assert_non_null(path);
     assert_int_equal(kvc_write(path, &d, -1, w.pool, &err), CAG_OK);
     assert_int_equal(cag_kvc_open(path, &k, &err), CAG_OK);
-    assert_int_equal(prefix_new(NULL, k, kvc_get_shape(k)->n_tok, false,
-                                w.pool, &p, &err), CAG_OK);
+    assert_int_equal(
+        prefix_new(NULL, k, kvc_get_shape(k)->n_tok, false, w.pool, &p, &err),
+        CAG_OK);
     struct kvcache *shared = make((struct prefix *)p, 2, 2, 40, KV_F16, 300);
     struct kvcache *own = make(NULL, 2, 2, 40, KV_F16, 300);
     assert_int_equal(kvcache_import(own, k, 150, w.pool, &err), CAG_OK);
@@ -289,8 +290,7 @@ static void dirty_tail(void **state)
                     int want = t < 150 % 64 ? 0x7c : 0;
                     assert_int_equal(kvcache_tile(shared, l, v, h, 2)[at],
                                      want);
-                    assert_int_equal(kvcache_tile(own, l, v, h, 2)[at],
-                                     want);
+                    assert_int_equal(kvcache_tile(own, l, v, h, 2)[at], want);
                 }
     }
     kvcache_free(shared);
@@ -327,8 +327,7 @@ static void import_export(void **state)
                     assert_int_equal(
                         kvcache_export(kv, &shape, l, c, got, &err), CAG_OK);
                     fix_chunk_fill(&shape, l, c, want);
-                    assert_memory_equal(got, want,
-                                        kvc_chunk_bytes(&shape, c));
+                    assert_memory_equal(got, want, kvc_chunk_bytes(&shape, c));
                 }
             kvcache_truncate(kv, 0);
         }
@@ -348,8 +347,7 @@ static void mismatch(void **state)
     (void)state;
     world_open(&w, "f16");
     struct kvcache *kv = make(NULL, 2, 2, 48, KV_F16, 200);
-    assert_int_equal(kvcache_import(kv, w.k, 10, w.pool, &err),
-                     CAG_E_MISMATCH);
+    assert_int_equal(kvcache_import(kv, w.k, 10, w.pool, &err), CAG_E_MISMATCH);
     assert_non_null(strstr(err.msg, "40"));
     assert_int_equal(prefix_new(NULL, w.k, kvc_get_shape(w.k)->n_tok, true,
                                 w.pool, &p, &err),
@@ -357,8 +355,7 @@ static void mismatch(void **state)
     assert_non_null(strstr(err.msg, "f16"));
     kvcache_free(kv);
     kv = make(NULL, 2, 2, 40, KV_F16, 200);
-    assert_int_equal(kvcache_import(kv, w.k, 151, w.pool, &err),
-                     CAG_E_USAGE);
+    assert_int_equal(kvcache_import(kv, w.k, 151, w.pool, &err), CAG_E_USAGE);
     kvcache_free(kv);
     world_close(&w);
 }
@@ -385,7 +382,7 @@ static void damaged(void **state)
         assert_int_equal(kvc_parse(b.data, b.size, "bad.kvc", &k, &err),
                          CAG_OK);
         assert_int_equal(prefix_new(NULL, k, kvc_get_shape(k)->n_tok, false,
-                                w.pool, &p, &err),
+                                    w.pool, &p, &err),
                          CAG_OK);
         struct kvcache *c = make((struct prefix *)p, 2, 2, 40, KV_F16, 300);
         assert_int_equal(kvcache_ready(c, 0, &err), CAG_OK);
@@ -394,9 +391,9 @@ static void damaged(void **state)
             assert_int_equal(kvcache_ready(c, 1, &err), CAG_E_CORRUPT);
             assert_non_null(strstr(err.msg, "layer 1"));
         }
-        assert_int_equal(prefix_load((struct prefix *)p,
-                                     kvc_get_shape(k)->n_layer, &err),
-                         CAG_E_CORRUPT);
+        assert_int_equal(
+            prefix_load((struct prefix *)p, kvc_get_shape(k)->n_layer, &err),
+            CAG_E_CORRUPT);
         kvcache_free(c);
         c = make(NULL, 2, 2, 40, KV_F16, 300);
         assert_int_equal(kvcache_import(c, k, 150, w.pool, &err),

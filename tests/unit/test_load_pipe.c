@@ -20,19 +20,22 @@
 enum { MAX_ITEM = 200, MAX_SLOT = 16, BYTES = 64 };
 
 struct world {
-    unsigned    seed, late;     /* of the readers, of the device */
-    bool        slow;
-    int         fail_fill, fail_fill2;      /* items, -1 none             */
-    int         fail_call;                  /* n-th device call, -1 never */
-    int         n_call;
+    unsigned seed, late; /* of the readers, of the device */
+    bool slow;
+    int fail_fill, fail_fill2; /* items, -1 none             */
+    int fail_call;             /* n-th device call, -1 never */
+    int n_call;
     _Atomic int n_fill;
     /* queued copies, in order; run in order, late */
-    struct { int item, slot; const uint8_t *data; } queue[MAX_ITEM];
-    int         n_queued, n_run;
-    int         last_of_slot[MAX_SLOT];     /* position in queue, -1 none */
-    uint8_t     dst[MAX_ITEM][BYTES];
-    int         group_at[MAX_ITEM];         /* n_queued when it completed */
-    int         n_group;
+    struct {
+        int item, slot;
+        const uint8_t *data;
+    } queue[MAX_ITEM];
+    int n_queued, n_run;
+    int last_of_slot[MAX_SLOT]; /* position in queue, -1 none */
+    uint8_t dst[MAX_ITEM][BYTES];
+    int group_at[MAX_ITEM]; /* n_queued when it completed */
+    int n_group;
 };
 
 static unsigned next_random(unsigned *s)
@@ -66,16 +69,14 @@ static cag_status fill(void *ctx, int item, uint8_t *data, cag_error *err)
 static cag_status device_call(struct world *w, cag_error *err)
 {
     if (w->n_call++ == w->fail_call)
-        return cag_fail(err, CAG_E_BACKEND, NULL, -1, "call %d",
-                        w->fail_call);
+        return cag_fail(err, CAG_E_BACKEND, NULL, -1, "call %d", w->fail_call);
     return CAG_OK;
 }
 
 static void run_to(struct world *w, int n)
 {
     for (; w->n_run < n; w->n_run++)
-        memcpy(w->dst[w->queue[w->n_run].item], w->queue[w->n_run].data,
-               BYTES);
+        memcpy(w->dst[w->queue[w->n_run].item], w->queue[w->n_run].data, BYTES);
 }
 
 static cag_status copy(void *ctx, int item, int slot, const uint8_t *data,
@@ -162,10 +163,10 @@ static void test_order_and_reuse(void **state)
         unsigned s = seed;
         int end[16], n_group = 1 + (int)(next_random(&s) % 16);
         int n_item = make_groups(end, n_group, seed);
-        struct load_plan plan = { n_group, end,
-                                  1 + (int)(next_random(&s) % MAX_SLOT),
-                                  BYTES, ring,
-                                  1 + (int)(next_random(&s) % 4) };
+        struct load_plan plan = {
+            n_group, end,  1 + (int)(next_random(&s) % MAX_SLOT),
+            BYTES,   ring, 1 + (int)(next_random(&s) % 4)
+        };
         struct load_pipe *p;
 
         world_init(&w, seed, seed % 2 == 0);

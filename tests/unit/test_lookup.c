@@ -16,7 +16,7 @@ static struct lookup start(const int32_t *own, size_t n)
 
     assert_int_equal(lookup_init(&l, kb, COUNT(kb), 64, NULL), CAG_OK);
     lookup_add(&l, own, n);
-    l.balance = 4.0;       /* money is no object */
+    l.balance = 4.0; /* money is no object */
     return l;
 }
 
@@ -34,10 +34,14 @@ static void expect(const int32_t *own, size_t n_own, int most,
     lookup_release(&l);
 }
 
-#define OWN(...) (const int32_t[]){ __VA_ARGS__ }, \
-        COUNT(((const int32_t[]){ __VA_ARGS__ }))
+#define OWN(...) \
+    (const int32_t[]){ __VA_ARGS__ }, COUNT(((const int32_t[]){ __VA_ARGS__ }))
 
-#define W(...) (const int32_t[]){ __VA_ARGS__ }
+#define W(...)        \
+    (const int32_t[]) \
+    {                 \
+        __VA_ARGS__   \
+    }
 
 static void guesses(void **state)
 {
@@ -45,10 +49,10 @@ static void guesses(void **state)
     expect(OWN(20, 4, 5), 3, W(6, 2, 3), 3);
     expect(OWN(20, 4, 5), 2, W(6, 2), 2);
     expect(OWN(20, 4, 5), 0, NULL, 0);
-    expect(OWN(20, 21), 3, NULL, 0); /* never seen */
-    expect(OWN(20, 4), 3, NULL, 0); /* one token is chance */
+    expect(OWN(20, 21), 3, NULL, 0);         /* never seen */
+    expect(OWN(20, 4), 3, NULL, 0);          /* one token is chance */
     expect(OWN(20, 2, 3), 3, W(7, 8, 9), 3); /* equal pasts: the last */
-    expect(OWN(1, 2, 3), 3, W(4, 5, 6), 3); /* the longer past */
+    expect(OWN(1, 2, 3), 3, W(4, 5, 6), 3);  /* the longer past */
     expect(OWN(30, 31, 32, 30, 31), 3, W(32, 30, 31), 3); /* its own words */
     expect(OWN(30, 31, 30, 31), 3, W(30, 31), 2); /* no further than the end */
     expect(OWN(1, 2, 3, 30, 1, 2, 3), 3, W(30, 1, 2), 3);
@@ -73,7 +77,7 @@ static void nothing_known(void **state)
     lookup_add(&l, &one, 1);
     assert_int_equal(lookup_draft(&l, 3, out), 0);
     lookup_add(&l, &one, 1);
-    lookup_add(&l, &one, 1);                  /* full: forgotten */
+    lookup_add(&l, &one, 1); /* full: forgotten */
     assert_int_equal(l.n_own, 2);
     lookup_release(&l);
 }
@@ -130,8 +134,8 @@ static void no_memory(void **state)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(guesses),          cmocka_unit_test(across_the_seam),
-        cmocka_unit_test(nothing_known),    cmocka_unit_test(what_it_may_cost),
+        cmocka_unit_test(guesses),       cmocka_unit_test(across_the_seam),
+        cmocka_unit_test(nothing_known), cmocka_unit_test(what_it_may_cost),
         cmocka_unit_test(no_memory),
     };
 

@@ -98,12 +98,12 @@ static void best_token_and_margin(void **state)
     (void)state;
     static const struct {
         float exact[4], other[4];
-        bool  same, clear;
+        bool same, clear;
     } c[] = {
         { { 1, 2, 3, 0 }, { 1, 2, 3, 0 }, true, true },
         { { 1, 2, 2.0625f, 0 }, { 1, 2.5f, 2, 0 }, false, false },
         { { 1, 2, 2.125f, 0 }, { 1, 2.5f, 2, 0 }, false, true },
-        { { 5, 5, 1, 0 }, { 5, 4, 1, 0 }, true, false },   /* lowest of equals */
+        { { 5, 5, 1, 0 }, { 5, 4, 1, 0 }, true, false }, /* lowest of equals */
         { { 4, 5, 1, 5 }, { 4, 5, 1, 6 }, false, false },
         { { 5, 1, 2, 4.9375f }, { 5, 1, 2, 3 }, true, false },
     };
@@ -151,7 +151,7 @@ static void summary(void **state)
 
         memset(row, 0, sizeof row);
         for (int i = 0; i < n; i++)
-            row[i].kl = (i * 7919) % n + 1;     /* 1 .. n in some order */
+            row[i].kl = (i * 7919) % n + 1; /* 1 .. n in some order */
         loss_of_rows(row, n, 0, &r);
         assert_true(r.kl_max == (float)n && r.kl_p99 == (float)want &&
                     r.kl_mean == (float)((n + 1) / 2.0));
@@ -163,7 +163,7 @@ static void summary(void **state)
         row[i].same = i < 6;
         row[i].clear = i % 2 == 0;
         row[i].nll_exact = i;
-        row[i].nll_other = i < 9 ? i + 0.25 : 1e9;   /* nothing follows it */
+        row[i].nll_other = i < 9 ? i + 0.25 : 1e9; /* nothing follows it */
     }
     loss_of_rows(row, 10, 9, &r);
     assert_int_equal(r.n_same, 6);
@@ -194,12 +194,12 @@ static void values(void **state)
     struct loss_sum s = { .n_overflow = 0 };
     cag_kvc_loss l;
 
-    add(&s, 0x3c00, 1.5f);          /* 1 */
-    add(&s, 0xc400, -4.0f);         /* -4 */
-    add(&s, 0x0001, 0.0f);          /* the smallest subnormal */
-    add(&s, 0x8000, 0.0f);          /* -0 is none */
+    add(&s, 0x3c00, 1.5f);  /* 1 */
+    add(&s, 0xc400, -4.0f); /* -4 */
+    add(&s, 0x0001, 0.0f);  /* the smallest subnormal */
+    add(&s, 0x8000, 0.0f);  /* -0 is none */
     add(&s, 0x83ff, 0.0f);
-    add(&s, 0x0400, 0.0f);          /* normal */
+    add(&s, 0x0400, 0.0f); /* normal */
     loss_of_sum(&s, &l);
     assert_true(l.max_abs == 4);
     assert_int_equal(l.n_subnormal, 2);
@@ -221,9 +221,11 @@ static void values(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(exp_and_log), cmocka_unit_test(one_row),
+        cmocka_unit_test(exp_and_log),
+        cmocka_unit_test(one_row),
         cmocka_unit_test(best_token_and_margin),
-        cmocka_unit_test(not_finite),  cmocka_unit_test(summary),
+        cmocka_unit_test(not_finite),
+        cmocka_unit_test(summary),
         cmocka_unit_test(values),
     };
 

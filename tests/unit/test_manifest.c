@@ -26,10 +26,10 @@ static void takes_every_key(void **state)
 
     (void)state;
     assert_int_equal(file_read(ALL, 65536, &text, &err), CAG_OK);
-    assert_int_equal(manifest_parse(text.data, text.size, "some/kb.yaml", &m,
-                                    &err), CAG_OK);
+    assert_int_equal(
+        manifest_parse(text.data, text.size, "some/kb.yaml", &m, &err), CAG_OK);
     assert_string_equal(m->path, "some/kb.yaml");
-    assert_string_equal(m->model, "m.gguf");    /* no such file beside it */
+    assert_string_equal(m->model, "m.gguf"); /* no such file beside it */
     assert_string_equal(m->output, "some/out.kvc");
     assert_string_equal(m->codec, "f16");
     assert_string_equal(m->precision, "exact");
@@ -37,13 +37,13 @@ static void takes_every_key(void **state)
     assert_string_equal(m->front_matter, "drop");
     assert_string_equal(m->depfile, "some/out.d");
     assert_int_equal(m->ctx_size, 4096);
-    assert_int_equal(m->reserve, 10);           /* no octal */
+    assert_int_equal(m->reserve, 10); /* no octal */
     assert_int_equal(m->threads, 2);
     assert_int_equal(m->batch_size, 32);
     assert_int_equal(m->max_memory, INT64_C(2) << 30);
     assert_string_equal(m->system, "Use {refusal}");
     assert_null(m->system_file);
-    assert_string_equal(m->label, "no");        /* no boolean */
+    assert_string_equal(m->label, "no"); /* no boolean */
     assert_string_equal(m->refusal, "Two\nlines\n");
     assert_string_equal(m->chat_template, "chatml");
     assert_string_equal(m->template_date, "2020-02-03");
@@ -82,7 +82,7 @@ static void leaves_the_rest_unset(void **state)
     assert_null(m->system);
     assert_int_equal(m->ctx_size, -1);
     assert_int_equal(m->max_memory, -1);
-    assert_string_equal(m->source[0].path, "a");   /* not "./a" */
+    assert_string_equal(m->source[0].path, "a"); /* not "./a" */
     assert_string_equal(m->source[1].path, "/b");
     cag_manifest_free(m);
 }
@@ -220,7 +220,8 @@ static void survives_want_of_memory(void **state)
     (void)state;
     assert_int_equal(file_read(ALL, 65536, &text, &err), CAG_OK);
     before = mem_live();
-    FOR_EACH_FAULT(n, done) {
+    FOR_EACH_FAULT(n, done)
+    {
         cag_status st;
 
         mem_fault(n, false);

@@ -70,7 +70,7 @@ static void the_nth_fails(void **state)
     assert_null(mem_zalloc(1));
     assert_null(mem_strdup("x"));
     assert_null(mem_alloc_aligned(64, 1));
-    assert_null(mem_realloc(a, 1000));        /* a is still valid */
+    assert_null(mem_realloc(a, 1000)); /* a is still valid */
     memset(a, 1, 1);
     mem_fault(0, false);
     a = mem_realloc(a, 1000);

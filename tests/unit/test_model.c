@@ -57,7 +57,8 @@ static void containers_agree(void **state)
         assert_int_equal(p->n_param, q->n_param);
         assert_int_equal(p->n_vocab, q->n_vocab);
         assert_int_equal(p->kv_bytes_per_tok, 4u * (unsigned)p->n_layer *
-                         (unsigned)p->n_kv_head * (unsigned)p->d_head);
+                                                  (unsigned)p->n_kv_head *
+                                                  (unsigned)p->d_head);
         assert_int_equal(p->kv_bytes_per_tok, q->kv_bytes_per_tok);
         assert_int_equal(file_stat(pairs[i][1], &id, NULL), CAG_OK);
         assert_int_equal(q->size_bytes, id.size_bytes);
@@ -116,12 +117,12 @@ static void rows_agree(void **state)
 static void every_golden_opens(void **state)
 {
     static const char *const names[] = {
-        "llama-bias", "llama-linear", "llama-yarn", "qwen3-tied",
-        "llama-bias.BF16.gguf", "llama-k.Q4_K.gguf", "llama-k.Q56_K.gguf",
-        "llama-linear.F16.gguf", "llama-mix.MIX.gguf", "llama-yarn.F32.gguf",
-        "llama.F32.gguf", "llama.Q4_0.gguf", "llama.Q4_1.gguf",
-        "llama.Q5_0.gguf", "llama.Q5_1.gguf", "llama.Q8_0.gguf",
-        "qwen3-tied.F32.gguf",
+        "llama-bias",          "llama-linear",          "llama-yarn",
+        "qwen3-tied",          "llama-bias.BF16.gguf",  "llama-k.Q4_K.gguf",
+        "llama-k.Q56_K.gguf",  "llama-linear.F16.gguf", "llama-mix.MIX.gguf",
+        "llama-yarn.F32.gguf", "llama.F32.gguf",        "llama.Q4_0.gguf",
+        "llama.Q4_1.gguf",     "llama.Q5_0.gguf",       "llama.Q5_1.gguf",
+        "llama.Q8_0.gguf",     "qwen3-tied.F32.gguf",
     };
     char path[128];
     size_t i;
@@ -190,7 +191,7 @@ static void chooses_the_template(void **state)
 
     (void)state;
     link_golden("qwen3", "config.json");
-    m = open_model(root, flags);        /* weights are absent, and may be */
+    m = open_model(root, flags); /* weights are absent, and may be */
     assert_null(cag_model_get_template(m));
     assert_int_equal(cag_model_get_info(m)->n_param, 0);
     cag_model_close(m);
@@ -198,7 +199,8 @@ static void chooses_the_template(void **state)
     m = open_model(root, flags);
     assert_string_equal(cag_model_get_template(m), "one");
     cag_model_close(m);
-    put("tokenizer_config.json", "{\"chat_template\":[{\"name\":\"tool_use\","
+    put("tokenizer_config.json",
+        "{\"chat_template\":[{\"name\":\"tool_use\","
         "\"template\":\"two\"},{\"name\":\"default\",\"template\":\"3\"}]}");
     m = open_model(root, flags);
     assert_string_equal(cag_model_get_template(m), "3");
@@ -213,7 +215,7 @@ static void chooses_the_template(void **state)
     assert_non_null(strstr(err.msg, "UTF-8 at its byte 4"));
     put("chat_template.jinja", "");
     put("tokenizer_config.json", "{");
-    m = open_model(root, flags);        /* not even looked at */
+    m = open_model(root, flags); /* not even looked at */
     assert_string_equal(cag_model_get_template(m), "");
     cag_model_close(m);
     assert_int_equal(cag_model_open(root, CAG_MODEL_NO_TOKENIZER, &m, &err),
@@ -229,8 +231,10 @@ static void names_hub_models(void **state)
     cag_model *m;
 
     (void)state;
-    snprintf(cmd, sizeof cmd, "mkdir -p '%s/%s' && cp " DIR_ "llama/"
-             "config.json '%s/%s/'", root, dir, root, dir);
+    snprintf(cmd, sizeof cmd,
+             "mkdir -p '%s/%s' && cp " DIR_ "llama/"
+             "config.json '%s/%s/'",
+             root, dir, root, dir);
     assert_int_equal(system(cmd), 0);
     m = open_model(in_root(dir), flags);
     assert_string_equal(cag_model_get_info(m)->name, "Org/Some-Model");
@@ -294,7 +298,8 @@ static void survives_oom(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(containers_agree), cmocka_unit_test(rows_agree),
+        cmocka_unit_test(containers_agree),
+        cmocka_unit_test(rows_agree),
         cmocka_unit_test(every_golden_opens),
         cmocka_unit_test_setup_teardown(chooses_the_template, make_root,
                                         remove_root),

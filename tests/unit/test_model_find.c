@@ -157,7 +157,7 @@ static void finds_in_the_hub(void **state)
     found("Qwen/Qwen3-0.6B@main", Q "snapshots/" C1);
     found("Qwen/Qwen3-0.6B@refs/pr/3", Q "snapshots/" C2);
     found("Qwen/Qwen3-0.6B@" C2, Q "snapshots/" C2);
-    found("gpt2", "hub/models--gpt2/snapshots/" C2);   /* no refs, one only */
+    found("gpt2", "hub/models--gpt2/snapshots/" C2); /* no refs, one only */
     found("Org/Gguf-Repo", G "snapshots/" C1 "/m-Q8_0.gguf");
 }
 
@@ -177,10 +177,10 @@ static void says_where_it_looked(void **state)
     cag_error err = CAG_ERROR_INIT;
 
     (void)state;
-    missing("nope.gguf", MSGS("model \"nope.gguf\" not found",
-                              "nope.gguf (no such file)", "/one/nope.gguf",
-                              "/two/nope.gguf", "models--nope.gguf",
-                              "config.json"));
+    missing("nope.gguf",
+            MSGS("model \"nope.gguf\" not found", "nope.gguf (no such file)",
+                 "/one/nope.gguf", "/two/nope.gguf", "models--nope.gguf",
+                 "config.json"));
     missing("Org/None", MSGS("models--Org--None (no such directory)",
                              "hf download Org/None"));
     missing("Qwen/Qwen3-0.6B@v9", MSGS("refs/v9 (no such revision"));
@@ -220,8 +220,10 @@ static void keeps_the_advice(void **state)
 
 static void survives_oom(void **state)
 {
-    static const char *const specs[] = { "Qwen/Qwen3-0.6B", "gpt2", "tiny",
-        "Org/Many", "Org/None", "Org/Gguf-Repo" };
+    static const char *const specs[] = {
+        "Qwen/Qwen3-0.6B", "gpt2",     "tiny",
+        "Org/Many",        "Org/None", "Org/Gguf-Repo"
+    };
     cag_error err = CAG_ERROR_INIT;
     int64_t n, live;
     size_t i;
@@ -251,10 +253,12 @@ static void survives_oom(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(finds_paths), cmocka_unit_test(finds_in_the_hub),
+        cmocka_unit_test(finds_paths),
+        cmocka_unit_test(finds_in_the_hub),
         cmocka_unit_test(finds_in_dirs),
         cmocka_unit_test(says_where_it_looked),
-        cmocka_unit_test(keeps_the_advice), cmocka_unit_test(survives_oom),
+        cmocka_unit_test(keeps_the_advice),
+        cmocka_unit_test(survives_oom),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -7,11 +7,11 @@
 #include "cmd/opt.h"
 
 static struct {
-    bool            json;
-    const char     *model;
-    int             n_thread, codec;
-    int64_t         max_memory, big;
-    double          temperature;
+    bool json;
+    const char *model;
+    int n_thread, codec;
+    int64_t max_memory, big;
+    double temperature;
     struct opt_list stop;
 } o = { .n_thread = 2 };
 
@@ -30,9 +30,13 @@ static const opt_spec specs[] = {
     OPT_COMMON,
     OPT_END
 };
-static const opt_usage usage = { "cag-try", "[options] FILE...\n--check FILE",
-                                 "tries things", "  cag-try a.kvc\n", specs,
-                                 NULL, NULL };
+static const opt_usage usage = { "cag-try",
+                                 "[options] FILE...\n--check FILE",
+                                 "tries things",
+                                 "  cag-try a.kvc\n",
+                                 specs,
+                                 NULL,
+                                 NULL };
 
 static char *args[40];
 
@@ -50,10 +54,9 @@ static int parse(void *ctx)
     }
     for (; *operand; operand++)
         printf("[%s]", *operand);
-    printf(" %d %s %d %s %lld %lld %g q%d v%d", o.json,
-           o.model ? o.model : "-", o.n_thread, codecs[o.codec],
-           (long long)o.max_memory, (long long)o.big, o.temperature, ui.quiet,
-           ui.verbose);
+    printf(" %d %s %d %s %lld %lld %g q%d v%d", o.json, o.model ? o.model : "-",
+           o.n_thread, codecs[o.codec], (long long)o.max_memory,
+           (long long)o.big, o.temperature, ui.quiet, ui.verbose);
     for (int i = 0; i < o.stop.n; i++)
         printf(" <%s>", o.stop.item[i]);
     return ui_close_stdout(0);
@@ -159,7 +162,7 @@ static void wrong_words(void **state)
     refuses("a --js", "option '--js' is abbreviated; write '--json'");
     refuses("a --mod=x", "option '--mod' is abbreviated; write '--model'");
     refuses("a --verb", "option '--verb' is abbreviated; write '--verbose'");
-    refuses("a --ver", "unknown option '--ver'");     /* verbose, version */
+    refuses("a --ver", "unknown option '--ver'"); /* verbose, version */
     refuses("a --json=1", "option '--json' takes no value");
     refuses("a --model", "option '--model' needs a value");
     refuses("a -m", "option '-m' needs a value");
@@ -196,19 +199,18 @@ static void print_config_shows_origins(void **state)
     run(&c, "--print-config -t 4 --stop x --stop y");
     unsetenv("TEST_MODEL");
     assert_int_equal(c.status, 0);
-    assert_string_equal(c.out,
-                        "json = no  (default)\n"
-                        "model = envmodel  (environment TEST_MODEL)\n"
-                        "threads = 4  (option -t)\n"
-                        "codec = f16z  (manifest kb.yaml)\n"
-                        "temperature = 0  (default)\n"
-                        "max-memory = 0  (default)\n"
-                        "big = 0  (default)\n"
-                        "stop = x, y  (option --stop)\n"
-                        "quiet = no  (default)\n"
-                        "verbose = 0  (default)\n"
-                        "progress = auto  (default)\n"
-                        "color = auto  (default)\n");
+    assert_string_equal(c.out, "json = no  (default)\n"
+                               "model = envmodel  (environment TEST_MODEL)\n"
+                               "threads = 4  (option -t)\n"
+                               "codec = f16z  (manifest kb.yaml)\n"
+                               "temperature = 0  (default)\n"
+                               "max-memory = 0  (default)\n"
+                               "big = 0  (default)\n"
+                               "stop = x, y  (option --stop)\n"
+                               "quiet = no  (default)\n"
+                               "verbose = 0  (default)\n"
+                               "progress = auto  (default)\n"
+                               "color = auto  (default)\n");
 }
 
 static void help_and_version_go_to_stdout(void **state)
@@ -223,7 +225,8 @@ static void help_and_version_go_to_stdout(void **state)
         assert_string_equal(c.err, "");
         assert_memory_equal(c.out,
                             "usage: cag-try [options] FILE...\n"
-                            "       cag-try --check FILE\n", 55);
+                            "       cag-try --check FILE\n",
+                            55);
         assert_true(strstr(c.out, "Examples:") < strstr(c.out, "Options:"));
         assert_non_null(strstr(c.out,
                                "  -m, --model M           path or hub id "
@@ -247,15 +250,38 @@ static void help_and_version_go_to_stdout(void **state)
 
 static void sizes(void **state)
 {
-    static const struct { const char *s; int64_t want; } good[] = {
-        { "0", 0 }, { "1023", 1023 }, { "1K", 1024 }, { "1k", 1024 },
-        { "3MiB", 3 << 20 }, { "1.5G", 3LL << 29 }, { "2T", 2LL << 40 },
-        { "0.5KiB", 512 }, { "9223372036854775807", INT64_MAX },
+    static const struct {
+        const char *s;
+        int64_t want;
+    } good[] = {
+        { "0", 0 },
+        { "1023", 1023 },
+        { "1K", 1024 },
+        { "1k", 1024 },
+        { "3MiB", 3 << 20 },
+        { "1.5G", 3LL << 29 },
+        { "2T", 2LL << 40 },
+        { "0.5KiB", 512 },
+        { "9223372036854775807", INT64_MAX },
     };
     static const char *const bad[] = {
-        "", "-1", "+1", " 1", "1 K", "1KB", "1Ki", "K", "1.5", "0x10", "1e3",
-        "9223372036854775808", "9007199254740992K", "99999999999.9T", "1..5K",
-        "1KiBx", "nan",
+        "",
+        "-1",
+        "+1",
+        " 1",
+        "1 K",
+        "1KB",
+        "1Ki",
+        "K",
+        "1.5",
+        "0x10",
+        "1e3",
+        "9223372036854775808",
+        "9007199254740992K",
+        "99999999999.9T",
+        "1..5K",
+        "1KiBx",
+        "nan",
     };
     int64_t v;
 
@@ -272,7 +298,8 @@ static void sizes(void **state)
 
 static int parse_many(void *ctx)
 {
-    static char *many[OPT_LIST_MAX + 8], name[] = "cag-try", stop[] = "--stop=x";
+    static char *many[OPT_LIST_MAX + 8], name[] = "cag-try",
+                                         stop[] = "--stop=x";
     int n = 0;
 
     many[n++] = name;

@@ -17,9 +17,9 @@ enum { N = 1000 };
 struct job {
     atomic_int hits[N];
     atomic_int bad;
-    int        n_thread;
-    int64_t    n, grain;
-    int        slow;          /* microseconds an item */
+    int n_thread;
+    int64_t n, grain;
+    int slow; /* microseconds an item */
 };
 
 static void mark(void *ctx, int thread, int64_t begin, int64_t end)
@@ -84,9 +84,9 @@ static void many_short_jobs_with_pauses(void **state)
         pool_run(p, add, &sum, 20, 1);
         assert_int_equal(sum, 20);
         if (i % 300 == 0)
-            usleep(1000);             /* the workers fall asleep */
+            usleep(1000); /* the workers fall asleep */
     }
-    run(p, 30, 1, 300);               /* and so does the caller */
+    run(p, 30, 1, 300); /* and so does the caller */
     pool_free(p);
 }
 
@@ -118,7 +118,7 @@ static void bad_sizes_and_no_memory(void **state)
 }
 
 static atomic_int wrong_thread;
-static pthread_t  main_thread;
+static pthread_t main_thread;
 
 static void on_signal(int sig)
 {
@@ -166,7 +166,7 @@ static void default_size_obeys_the_affinity(void **state)
 
 struct watched {
     atomic_int done;
-    int        asked, stop_at;
+    int asked, stop_at;
 };
 
 static void slow_item(void *ctx, int thread, int64_t begin, int64_t end)

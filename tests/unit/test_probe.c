@@ -7,7 +7,6 @@
 
 #include <cag/probe.h>
 
-
 static char *dir, *path;
 
 static int setup(void **state)
@@ -64,11 +63,11 @@ static void lists(void **state)
 
 static void bad_lists(void **state)
 {
-    static const char *const bad[] = {
-        "",          "[]",      "{}",        "7",       "[1,",
-        "[1, -1]",   "[1, 1.5]", "[\"1\"]",  "[[1],2]", "[[1],[]]",
-        "[1,[2]]",   "[2147483648]", "[null]", "[[[1]]]", "[1] 2"
-    };
+    static const char *const bad[] = { "",         "[]",      "{}",
+                                       "7",        "[1,",     "[1, -1]",
+                                       "[1, 1.5]", "[\"1\"]", "[[1],2]",
+                                       "[[1],[]]", "[1,[2]]", "[2147483648]",
+                                       "[null]",   "[[[1]]]", "[1] 2" };
     cag_probe_ids *p = NULL;
     int64_t live = mem_live();
 
@@ -81,8 +80,7 @@ static void bad_lists(void **state)
         assert_true(err.msg[0] != '\0');
     }
     assert_null(p);
-    assert_int_equal(cag_probe_read("/nonexistent/x", &p, NULL),
-                     CAG_E_MISSING);
+    assert_int_equal(cag_probe_read("/nonexistent/x", &p, NULL), CAG_E_MISSING);
     assert_int_equal(mem_live(), live);
 }
 

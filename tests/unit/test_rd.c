@@ -114,7 +114,8 @@ static void huge_lengths_do_not_wrap(void **state)
 
 static void signed_extremes(void **state)
 {
-    static const uint8_t min[] = { 0, 0, 0, 0x80 }, max[] = { 255, 255, 255, 127 };
+    static const uint8_t min[] = { 0, 0, 0, 0x80 },
+                         max[] = { 255, 255, 255, 127 };
     struct rd r;
 
     (void)state;

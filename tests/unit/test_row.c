@@ -13,8 +13,14 @@ static void bad_rows_become_rows(void **state)
 {
     /* some messages quote the row and cut a character in two */
     static const char *const bad[] = {
-        "{\"quel\":\"\\u5\335\2530}", "{\"a\":\377", "\303", "{}", "[]", "",
-        "{\"question\":1}", "{\"question\":\"x\",\"max_tokens\":\"\303\244\"}",
+        "{\"quel\":\"\\u5\335\2530}",
+        "{\"a\":\377",
+        "\303",
+        "{}",
+        "[]",
+        "",
+        "{\"question\":1}",
+        "{\"question\":\"x\",\"max_tokens\":\"\303\244\"}",
         "{\"question\":\"x\",\"stop\":{\"a\":1}}",
         "{\"question\":\"x\" \303\244\303\244\303\244\303\244\303\244\303\244}",
     };
@@ -27,13 +33,12 @@ static void bad_rows_become_rows(void **state)
         struct row r;
         jv *v = NULL;
 
-        assert_int_equal(row_parse(&r, bad[i], strlen(bad[i]), 3, true, &p,
-                                   NULL), CAG_OK);
+        assert_int_equal(
+            row_parse(&r, bad[i], strlen(bad[i]), 3, true, &p, NULL), CAG_OK);
         assert_int_not_equal(r.error.status, CAG_OK);
         assert_int_equal(row_write(NULL, &r, NULL, "", &out, NULL), CAG_OK);
         assert_true(utf8_valid(out.data, out.size, NULL));
-        assert_int_equal(jv_parse(out.data, out.size, NULL, &v, NULL),
-                         CAG_OK);
+        assert_int_equal(jv_parse(out.data, out.size, NULL, &v, NULL), CAG_OK);
         assert_int_equal(jv_get_int(v, "line", 0), 3);
         assert_non_null(strstr(jv_get_str(v, "error", ""), "line 3: "));
         jv_free(v);

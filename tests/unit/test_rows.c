@@ -29,7 +29,8 @@ static cag_status run(bool resume, const char *rows, cag_rows **out)
     while (!st && *rows) {
         size_t n = strcspn(rows, "\n");
         cag_row_kind kind = *rows == '+'   ? CAG_ROW_NEW
-                            : *rows == '=' ? CAG_ROW_EARLIER : CAG_ROW_FAILED;
+                            : *rows == '=' ? CAG_ROW_EARLIER
+                                           : CAG_ROW_FAILED;
 
         st = cag_rows_put(*out, rows + 1, n, kind, &err);
         rows += n + 1;
@@ -132,7 +133,7 @@ static void test_a_row_that_differs(void **state)
     assert_int_equal(chmod("o.part", 0640), 0);
     r = run_ok(true, "=a\n+new\n=b\n!bad\n");
     assert_content("o.part", "a\nb\nc\nd\nnew\n");
-    cag_rows_close(r);                       /* as if it was killed */
+    cag_rows_close(r); /* as if it was killed */
     assert_names("o.part ");
     r = run_ok(true, "=a\n=new\n=b\n=c\n");
     assert_earlier(r, "a b c d new ");
@@ -173,8 +174,8 @@ static void test_every_write_fails(void **state)
             cag_rows_close(r);
             assert_int_equal(st != CAG_OK, hit && sys[e] != 0);
             renamed = !file_exists("o.part");
-            assert_int_equal(file_read(renamed ? "o" : "o.part", 1 << 20, &b,
-                                       NULL), CAG_OK);
+            assert_int_equal(
+                file_read(renamed ? "o" : "o.part", 1 << 20, &b, NULL), CAG_OK);
             for (const char *row = "a\0b\0c\0d\0"; *row; row += 2)
                 assert_non_null(strstr(b.data, row));
             if (!st)
@@ -254,7 +255,8 @@ static void test_faults(void **state)
     int64_t live = mem_live();
 
     (void)state;
-    FOR_EACH_FAULT(n, done) {
+    FOR_EACH_FAULT(n, done)
+    {
         cag_rows *r = NULL;
         cag_status st;
 

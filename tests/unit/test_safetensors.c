@@ -35,7 +35,7 @@ static void refused_bytes(const void *data, size_t n, cag_status want,
 {
     cag_error err = CAG_ERROR_INIT;
     struct st *s = NULL;
-    uint8_t *copy = malloc(n ? n : 1);          /* so that ASan sees its end */
+    uint8_t *copy = malloc(n ? n : 1); /* so that ASan sees its end */
     cag_status st;
 
     memcpy(copy, data, n);
@@ -86,7 +86,7 @@ static void reads_one(void **state)
     assert_int_equal(t->dims[1], 3);
     assert_int_equal(t->dims[2], 1);
     assert_int_equal(t->size_bytes, 12);
-    assert_int_equal(t->data[0], 4);        /* at an odd address or not */
+    assert_int_equal(t->data[0], 4); /* at an odd address or not */
     assert_int_equal(st_find(s, "a")->n_dims, 0);
     assert_int_equal(st_find(s, "c")->size_bytes, 0);
     assert_null(st_find(s, "__metadata__"));
@@ -100,11 +100,14 @@ static void reads_one(void **state)
 /* B67: the length of the header */
 static void refuses_lengths(void **state)
 {
-    static const struct { uint64_t len; const char *msg; } bad[] = {
+    static const struct {
+        uint64_t len;
+        const char *msg;
+    } bad[] = {
         { UINT64_MAX, "100 MB" }, { (uint64_t)1 << 40, "100 MB" },
-        { 100000001, "100 MB" }, { 100000000, "in a file of" },
-        { 24, "in a file of" }, { 17, "in a file of" }, { 0, "begin with" },
-        { 1, "begin with" },
+        { 100000001, "100 MB" },  { 100000000, "in a file of" },
+        { 24, "in a file of" },   { 17, "in a file of" },
+        { 0, "begin with" },      { 1, "begin with" },
     };
     uint8_t file[24] = "........{\"a\":1}        ";
     struct rusage before, after;
@@ -119,7 +122,7 @@ static void refuses_lengths(void **state)
     for (i = 0; i < 8; i++)
         refused_bytes(file, i, CAG_E_FORMAT, i ? "ends inside" : "empty");
     getrusage(RUSAGE_SELF, &after);
-    assert_true(after.ru_maxrss - before.ru_maxrss < 50 * 1024);   /* KiB */
+    assert_true(after.ru_maxrss - before.ru_maxrss < 50 * 1024); /* KiB */
 }
 
 static void refuses_headers(void **state)
@@ -132,24 +135,31 @@ static void refuses_headers(void **state)
     refused("{\"a\":{\"shape\":[1],\"data_offsets\":[0,4]}}", 4, CAG_E_FORMAT,
             "no dtype");
     refused("{\"a\":{\"dtype\":\"F64\",\"shape\":[1],"
-            "\"data_offsets\":[0,8]}}", 8, CAG_E_UNSUPPORTED,
-            "tensor a has dtype F64");
+            "\"data_offsets\":[0,8]}}",
+            8, CAG_E_UNSUPPORTED, "tensor a has dtype F64");
     refused("{\"a\":{\"dtype\":\"I8\",\"shape\":[1],"
-            "\"data_offsets\":[0,1]}}", 1, CAG_E_UNSUPPORTED, "I8");
+            "\"data_offsets\":[0,1]}}",
+            1, CAG_E_UNSUPPORTED, "I8");
     refused("{\"a\":{\"dtype\":\"F32\",\"data_offsets\":[0,4]}}", 4,
             CAG_E_FORMAT, "no shape");
     refused("{\"a\":{\"dtype\":\"F32\",\"shape\":[-1],"
-            "\"data_offsets\":[0,4]}}", 4, CAG_E_FORMAT, "dimension 0");
+            "\"data_offsets\":[0,4]}}",
+            4, CAG_E_FORMAT, "dimension 0");
     refused("{\"a\":{\"dtype\":\"F32\",\"shape\":[1.0],"
-            "\"data_offsets\":[0,4]}}", 4, CAG_E_FORMAT, "dimension 0");
+            "\"data_offsets\":[0,4]}}",
+            4, CAG_E_FORMAT, "dimension 0");
     refused("{\"a\":{\"dtype\":\"F32\",\"shape\":[1,1,1,1,1],"
-            "\"data_offsets\":[0,4]}}", 4, CAG_E_UNSUPPORTED, "5 dimensions");
+            "\"data_offsets\":[0,4]}}",
+            4, CAG_E_UNSUPPORTED, "5 dimensions");
     refused("{\"a\":{\"dtype\":\"F32\",\"shape\":[4294967296,4294967296],"
-            "\"data_offsets\":[0,0]}}", 4, CAG_E_FORMAT, "overflows");
+            "\"data_offsets\":[0,0]}}",
+            4, CAG_E_FORMAT, "overflows");
     refused("{\"a\":{\"dtype\":\"F32\",\"shape\":[4611686018427387904],"
-            "\"data_offsets\":[0,0]}}", 4, CAG_E_FORMAT, "overflows");
+            "\"data_offsets\":[0,0]}}",
+            4, CAG_E_FORMAT, "overflows");
     refused("{\"\":{\"dtype\":\"F32\",\"shape\":[1],"
-            "\"data_offsets\":[0,4]}}", 4, CAG_E_FORMAT, "empty");
+            "\"data_offsets\":[0,4]}}",
+            4, CAG_E_FORMAT, "empty");
     refused("{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
             "\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}",
             8, CAG_E_FORMAT, "");
@@ -161,13 +171,20 @@ static void refuses_headers(void **state)
 /* B68 */
 static void refuses_offsets(void **state)
 {
-    static const struct { const char *off, *msg; } bad[] = {
-        { "[16,8]", "reversed" }, { "[-8,8]", "two whole numbers" },
-        { "[0]", "two whole numbers" }, { "[8,8]", "its shape needs 8" },
-        { "[0,18446744073709551615]", "" }, { "[0,24]", "beyond" },
+    static const struct {
+        const char *off, *msg;
+    } bad[] = {
+        { "[16,8]", "reversed" },
+        { "[-8,8]", "two whole numbers" },
+        { "[0]", "two whole numbers" },
+        { "[8,8]", "its shape needs 8" },
+        { "[0,18446744073709551615]", "" },
+        { "[0,24]", "beyond" },
         { "[0,9223372036854775807]", "beyond" },
-        { "[0,7]", "its shape needs 8" }, { "[0,8,9]", "two whole numbers" },
-        { "{}", "two whole numbers" }, { "null", "two whole numbers" },
+        { "[0,7]", "its shape needs 8" },
+        { "[0,8,9]", "two whole numbers" },
+        { "{}", "two whole numbers" },
+        { "null", "two whole numbers" },
         { "[\"0\",8]", "two whole numbers" },
     };
     char header[160];
@@ -175,15 +192,18 @@ static void refuses_offsets(void **state)
 
     (void)state;
     for (i = 0; i < sizeof bad / sizeof *bad; i++) {
-        snprintf(header, sizeof header, "{\"w.1\":{\"dtype\":\"F32\","
-                 "\"shape\":[2],\"data_offsets\":%s}}", bad[i].off);
+        snprintf(header, sizeof header,
+                 "{\"w.1\":{\"dtype\":\"F32\","
+                 "\"shape\":[2],\"data_offsets\":%s}}",
+                 bad[i].off);
         refused(header, 16, CAG_E_FORMAT, bad[i].msg);
     }
 }
 
 static void refuses_other_files(void **state)
 {
-    static const char lfs[] = "version https://git-lfs.github.com/spec/v1\n"
+    static const char lfs[] =
+        "version https://git-lfs.github.com/spec/v1\n"
         "oid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24"
         "d17e2393\nsize 12345\n";
     (void)state;
@@ -193,7 +213,9 @@ static void refuses_other_files(void **state)
 
 /* ---------------------------------------------------------------- shards */
 
-struct dir { char path[64]; };
+struct dir {
+    char path[64];
+};
 
 static void put(const struct dir *d, const char *name, const void *data,
                 size_t n)
@@ -208,14 +230,15 @@ static void put(const struct dir *d, const char *name, const void *data,
     assert_int_equal(fclose(f), 0);
 }
 
-static void put_shard(const struct dir *d, const char *name,
-                      const char *tensor)
+static void put_shard(const struct dir *d, const char *name, const char *tensor)
 {
     struct buf b = BUF_INIT;
     char header[128];
 
-    snprintf(header, sizeof header, "{\"%s\":{\"dtype\":\"F32\",\"shape\":[1],"
-             "\"data_offsets\":[0,4]}}", tensor);
+    snprintf(header, sizeof header,
+             "{\"%s\":{\"dtype\":\"F32\",\"shape\":[1],"
+             "\"data_offsets\":[0,4]}}",
+             tensor);
     make(&b, header, 4);
     put(d, name, b.data, b.size);
     buf_free(&b);
@@ -225,8 +248,10 @@ static void put_index(const struct dir *d, const char *map)
 {
     char text[512];
 
-    snprintf(text, sizeof text, "{\"metadata\":{\"total_size\":8},"
-             "\"weight_map\":%s}", map);
+    snprintf(text, sizeof text,
+             "{\"metadata\":{\"total_size\":8},"
+             "\"weight_map\":%s}",
+             map);
     put(d, "model.safetensors.index.json", text, strlen(text));
 }
 
@@ -242,7 +267,7 @@ static int make_dir(void **state)
 static int remove_dir(void **state)
 {
     static const char *const names[] = { "model.safetensors", "b-1", "a-2",
-        "model.safetensors.index.json" };
+                                         "model.safetensors.index.json" };
     const struct dir *d = *state;
     char path[128];
     size_t i;
@@ -317,7 +342,7 @@ static void refuses_shards(void **state)
     put_index(d, "{\"x\":\"b-1\"}");
     dir_refused(d, CAG_E_FORMAT, "git lfs pull");
     put_shard(d, "b-1", "x");
-    put_shard(d, "model.safetensors", "single");    /* wins over the index */
+    put_shard(d, "model.safetensors", "single"); /* wins over the index */
     {
         cag_error err = CAG_ERROR_INIT;
         struct st *s = NULL;
@@ -357,8 +382,10 @@ static void survives_oom(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(refuses_lengths), cmocka_unit_test(reads_one),
-        cmocka_unit_test(refuses_headers), cmocka_unit_test(refuses_offsets),
+        cmocka_unit_test(refuses_lengths),
+        cmocka_unit_test(reads_one),
+        cmocka_unit_test(refuses_headers),
+        cmocka_unit_test(refuses_offsets),
         cmocka_unit_test(refuses_other_files),
         cmocka_unit_test_setup_teardown(reads_shards, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(refuses_shards, make_dir, remove_dir),

@@ -182,10 +182,10 @@ static void extremes(void **state)
 static void refused(void **state)
 {
     static const cag_sampling bad[] = {
-        { -1, 0, 1, 0, 0, 0 },   { NAN, 0, 1, 0, 0, 0 },
+        { -1, 0, 1, 0, 0, 0 },       { NAN, 0, 1, 0, 0, 0 },
         { INFINITY, 0, 1, 0, 0, 0 }, { 1, -1, 1, 0, 0, 0 },
-        { 1, 0, 0, 0, 0, 0 },    { 1, 0, 1.5f, 0, 0, 0 },
-        { 1, 0, NAN, 0, 0, 0 },  { 1, 0, 1, -0.1f, 0, 0 },
+        { 1, 0, 0, 0, 0, 0 },        { 1, 0, 1.5f, 0, 0, 0 },
+        { 1, 0, NAN, 0, 0, 0 },      { 1, 0, 1, -0.1f, 0, 0 },
         { 1, 0, 1, 1.1f, 0, 0 }
     };
     cag_sampling ok = sampling(1, 0, 1, 0, 0, 0);

@@ -12,10 +12,10 @@
 #include "model/model.h"
 #include "util/mem.h"
 
-#define MODEL "models/llama3.F16.gguf"     /* 2 layers, ids up to 318 */
+#define MODEL "models/llama3.F16.gguf" /* 2 layers, ids up to 318 */
 
 static cag_model *m;
-static int64_t live_at_start;      /* blocks, with the model open */
+static int64_t live_at_start; /* blocks, with the model open */
 static int32_t ids[400];
 
 static int setup(void **state)
@@ -39,18 +39,18 @@ static cag_engine *engine(int n_thread, int chunk)
     return mt_engine(m, n_thread, chunk, CAG_PRECISION_DEFAULT, false);
 }
 
-#define REFUSED(call, want, part)                                             \
-    do {                                                                      \
-        cag_error err_ = CAG_ERROR_INIT, *err = &err_;                        \
-        assert_int_equal((call), (want));                                     \
-        assert_int_equal(err_.status, (want));                                \
-        if (strstr(err_.msg, (part)) == NULL)                                 \
-            fail_msg("\"%s\" does not say \"%s\"", err_.msg, (part));         \
+#define REFUSED(call, want, part)                                     \
+    do {                                                              \
+        cag_error err_ = CAG_ERROR_INIT, *err = &err_;                \
+        assert_int_equal((call), (want));                             \
+        assert_int_equal(err_.status, (want));                        \
+        if (strstr(err_.msg, (part)) == NULL)                         \
+            fail_msg("\"%s\" does not say \"%s\"", err_.msg, (part)); \
     } while (0)
 
 static void devices(void **state)
 {
-    static const char *const bad[] = { "gpu", "", "cuda:", "cuda:x",
+    static const char *const bad[] = { "gpu",       "",      "cuda:", "cuda:x",
                                        "cuda:1234", "cudax", "CPU" };
     cag_engine_opts o = { .device = "cuda", .n_thread = 1 };
     cag_engine *e = NULL;
@@ -89,18 +89,15 @@ static void limits(void **state)
 
     (void)state;
     REFUSED(cag_session_new(e, NULL, 0, &s, err), CAG_E_USAGE, "at least 1");
-    REFUSED(cag_session_new(e, NULL, 1 << 30, &s, err), CAG_E_LIMIT,
-            "context");
+    REFUSED(cag_session_new(e, NULL, 1 << 30, &s, err), CAG_E_LIMIT, "context");
     s = mt_session(e, NULL, 10);
     REFUSED(cag_session_prefill(s, ids, 0, NULL, err), CAG_E_USAGE, "0");
     REFUSED(cag_session_prefill(s, bad, 3, NULL, err), CAG_E_USAGE, "id -1");
     REFUSED(cag_session_prefill(s, big, 1, NULL, err), CAG_E_USAGE,
             "expected 0..318");
-    REFUSED(cag_session_prefill(s, ids, 11, NULL, err), CAG_E_LIMIT,
-            "0 of 10");
+    REFUSED(cag_session_prefill(s, ids, 11, NULL, err), CAG_E_LIMIT, "0 of 10");
     OK(cag_session_prefill(s, ids, 9, &logits, err));
-    REFUSED(cag_session_prefill(s, ids, 2, NULL, err), CAG_E_LIMIT,
-            "9 of 10");
+    REFUSED(cag_session_prefill(s, ids, 2, NULL, err), CAG_E_LIMIT, "9 of 10");
     OK(cag_session_step(&s, ids, 1, &logits, err));
     REFUSED(cag_session_step(&s, ids, 1, &logits, err), CAG_E_LIMIT,
             "10 of 10");
@@ -174,7 +171,7 @@ static void bad_steps(void **state)
 /* ---------------------------------------------------------------- progress */
 
 struct watch {
-    int      calls, cancel_at;
+    int calls, cancel_at;
     uint64_t last, total;
 };
 
@@ -198,7 +195,7 @@ static void cancel(void **state)
     size_t bytes = (size_t)mt_vocab(m) * sizeof(float);
     float *want = malloc(bytes);
     const float *logits;
-    int calls = 4 * 2 + 1;       /* more where a layer takes long */
+    int calls = 4 * 2 + 1; /* more where a layer takes long */
 
     (void)state;
     assert_non_null(want);
@@ -249,8 +246,8 @@ static void overflow(void **state)
     memcpy(want, logits, (size_t)n_vocab * sizeof *want);
     OK(cag_session_truncate(s, 20, err));
     l->attn_norm = big;
-    REFUSED(cag_session_prefill(s, ids + 20, 50, NULL, err),
-            CAG_E_UNSUPPORTED, "layer 1, token 20");
+    REFUSED(cag_session_prefill(s, ids + 20, 50, NULL, err), CAG_E_UNSUPPORTED,
+            "layer 1, token 20");
     REFUSED(cag_session_step(&s, ids, 1, &logits, err), CAG_E_UNSUPPORTED,
             "f16");
     assert_int_equal(cag_session_n_tok(s), 20);
@@ -315,7 +312,7 @@ static void many(void **state)
  */
 static void guesses(void **state)
 {
-    enum { N = 40, START = 61 };      /* over the end of a tile */
+    enum { N = 40, START = 61 }; /* over the end of a tile */
     cag_engine *e = engine(2, 16);
     cag_session *a = mt_session(e, NULL, 200), *b = mt_session(e, NULL, 200);
     cag_session *other = mt_session(e, NULL, 200);
@@ -364,7 +361,8 @@ static void together(void **state)
     (void)state;
     for (int i = 0; i < N; i++)
         p[i] = (cag_step){ .session = mt_session(e, NULL, 100),
-                           .ids = ids + 40 * i, .n_ids = length[i] };
+                           .ids = ids + 40 * i,
+                           .n_ids = length[i] };
     p[1].n_ids = 101;
     REFUSED(cag_session_prefill_many(p, N, err), CAG_E_LIMIT, "0 of 100");
     p[1].n_ids = 0;
@@ -379,8 +377,8 @@ static void together(void **state)
         for (int i = 0; i < k; i++) {
             OK(cag_session_truncate(alone, 0, err));
             for (int t = 0; t <= turn; t++)
-                OK(cag_session_prefill(alone, ids + 40 * i, length[i],
-                                       &logits, err));
+                OK(cag_session_prefill(alone, ids + 40 * i, length[i], &logits,
+                                       err));
             assert_memory_equal(p[i].logits, logits, bytes);
         }
     }
@@ -512,8 +510,9 @@ static void no_heap(void **state)
 static void host_limit(void **state)
 {
     enum { MAX = 128 };
-    cag_engine_opts o = { .device = "cpu", .n_thread = 1, .chunk = 8,
-                          .max_host = 1 << 16 };
+    cag_engine_opts o = {
+        .device = "cpu", .n_thread = 1, .chunk = 8, .max_host = 1 << 16
+    };
     cag_session *s[MAX];
     cag_engine *e = NULL;
     int n;
@@ -551,13 +550,13 @@ static void host_limit(void **state)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(devices),    cmocka_unit_test(limits),
-        cmocka_unit_test(windows),    cmocka_unit_test(no_weights),
-        cmocka_unit_test(bad_steps),  cmocka_unit_test(cancel),
-        cmocka_unit_test(overflow),   cmocka_unit_test(many),
-        cmocka_unit_test(guesses),    cmocka_unit_test(bad_guesses),
-        cmocka_unit_test(together),   cmocka_unit_test(host_limit),
-        cmocka_unit_test(no_memory),  cmocka_unit_test(no_heap),
+        cmocka_unit_test(devices),   cmocka_unit_test(limits),
+        cmocka_unit_test(windows),   cmocka_unit_test(no_weights),
+        cmocka_unit_test(bad_steps), cmocka_unit_test(cancel),
+        cmocka_unit_test(overflow),  cmocka_unit_test(many),
+        cmocka_unit_test(guesses),   cmocka_unit_test(bad_guesses),
+        cmocka_unit_test(together),  cmocka_unit_test(host_limit),
+        cmocka_unit_test(no_memory), cmocka_unit_test(no_heap),
     };
 
     return cmocka_run_group_tests_name("session", tests, setup, teardown);

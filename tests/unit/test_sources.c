@@ -113,7 +113,8 @@ static void globs(void **state)
     struct source_set s;
 
     (void)state;
-    assert_int_equal(source_read(&spec, 1, false, NULL, NULL, &s, NULL), CAG_OK);
+    assert_int_equal(source_read(&spec, 1, false, NULL, NULL, &s, NULL),
+                     CAG_OK);
     assert_int_equal(s.n, 1);
     source_release(&s);
     spec.path = in_dir("d/*.none");
@@ -125,14 +126,16 @@ static void refused(void **state)
 {
     static const struct {
         const char *bytes;
-        size_t      n;
-        cag_status  st;
-        int64_t     offset;
+        size_t n;
+        cag_status st;
+        int64_t offset;
         const char *says;
     } c[] = {
         { "caf\xe9", 4, CAG_E_FORMAT, 3, "ISO-8859-1" },
         { "ab\0c", 4, CAG_E_FORMAT, 2, "binary" },
-        { "\xff\xfe" "a\0", 4, CAG_E_FORMAT, 0, "UTF-16" },
+        { "\xff\xfe"
+          "a\0",
+          4, CAG_E_FORMAT, 0, "UTF-16" },
         { "", 0, CAG_E_FORMAT, -1, "empty" },
         { "\xef\xbb\xbf", 3, CAG_E_FORMAT, -1, "empty" },
     };
@@ -149,8 +152,7 @@ static void refused(void **state)
     assert_int_equal(read_one(in_dir("nothing"), false, &s, &err),
                      CAG_E_MISSING);
     mkdir(in_dir("void"), 0755);
-    assert_int_equal(read_one(in_dir("void"), false, &s, &err),
-                     CAG_E_MISSING);
+    assert_int_equal(read_one(in_dir("void"), false, &s, &err), CAG_E_MISSING);
 }
 
 static void cleaned(void **state)
@@ -175,18 +177,19 @@ static void cleaned(void **state)
 static const cag_hooks *filter_hooks;
 
 /* A user who wants to stop at the third question whether to go on. */
-static bool stop_soon(void *ctx, const char *what, uint64_t done, uint64_t total)
+static bool stop_soon(void *ctx, const char *what, uint64_t done,
+                      uint64_t total)
 {
     (void)done, (void)total;
     assert_string_equal(what, "filter");
     return ++*(int *)ctx < 3;
 }
 
-static cag_status filter(const char *const *argv, double timeout,
-                         uint64_t cap, const char *in, struct buf *out,
-                         cag_error *err)
+static cag_status filter(const char *const *argv, double timeout, uint64_t cap,
+                         const char *in, struct buf *out, cag_error *err)
 {
-    cag_source_spec spec = { .path = "in.pdf", .filter = argv,
+    cag_source_spec spec = { .path = "in.pdf",
+                             .filter = argv,
                              .filter_timeout_s = timeout,
                              .filter_max_bytes = cap };
 
@@ -200,13 +203,13 @@ static void filters(void **state)
     static const char *const upper[] = { "tr", "a-z", "A-Z", NULL };
     static const char *const name[] = { "echo", "<{}>", NULL };
     static const char *const none[] = { "cag-no-such-command", NULL };
-    static const char *const bad[] = { "sh", "-c",
-                                       "echo why >&2; exit 3", NULL };
+    static const char *const bad[] = { "sh", "-c", "echo why >&2; exit 3",
+                                       NULL };
     static const char *const slow[] = { "sleep", "30", NULL };
     static const char *const big[] = { "yes", NULL };
     /* gone from its output, but still there */
-    static const char *const stays[] = { "sh", "-c",
-                                         "exec >&- 2>&-; sleep 30", NULL };
+    static const char *const stays[] = { "sh", "-c", "exec >&- 2>&-; sleep 30",
+                                         NULL };
     struct buf b = BUF_INIT;
     int asked = 0;
     const cag_hooks hooks = { .progress = stop_soon, .ctx = &asked };
@@ -249,8 +252,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(directory), cmocka_unit_test(names_and_order),
-        cmocka_unit_test(globs), cmocka_unit_test(refused),
-        cmocka_unit_test(cleaned), cmocka_unit_test(filters),
+        cmocka_unit_test(globs),     cmocka_unit_test(refused),
+        cmocka_unit_test(cleaned),   cmocka_unit_test(filters),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -10,14 +10,24 @@
 #include "util/mem.h"
 #include "util/text.h"
 
-static const struct { const char *s; size_t n, bad; } invalid[] = {
-    { "\x80", 1, 0 },             { "ab\xFF", 3, 2 },
-    { "\xC0\x80", 2, 0 },         { "\xC1\xBF", 2, 0 },
-    { "\xE0\x9F\xBF", 3, 0 },     { "x\xED\xA0\x80", 4, 1 },
-    { "\xF0\x8F\xBF\xBF", 4, 0 }, { "\xF4\x90\x80\x80", 4, 0 },
-    { "\xF5\x80\x80\x80", 4, 0 }, { "\xE2\x82", 2, 0 },
-    { "\xC3", 1, 0 },             { "\xC3\xC3\xA9", 3, 0 },
-    { "12345678\x80", 9, 8 },     { "\xC3\xA9\xE2\x28\xA1", 5, 2 },
+static const struct {
+    const char *s;
+    size_t n, bad;
+} invalid[] = {
+    { "\x80", 1, 0 },
+    { "ab\xFF", 3, 2 },
+    { "\xC0\x80", 2, 0 },
+    { "\xC1\xBF", 2, 0 },
+    { "\xE0\x9F\xBF", 3, 0 },
+    { "x\xED\xA0\x80", 4, 1 },
+    { "\xF0\x8F\xBF\xBF", 4, 0 },
+    { "\xF4\x90\x80\x80", 4, 0 },
+    { "\xF5\x80\x80\x80", 4, 0 },
+    { "\xE2\x82", 2, 0 },
+    { "\xC3", 1, 0 },
+    { "\xC3\xC3\xA9", 3, 0 },
+    { "12345678\x80", 9, 8 },
+    { "\xC3\xA9\xE2\x28\xA1", 5, 2 },
 };
 
 static void invalid_utf8_has_a_place(void **state)
@@ -63,7 +73,7 @@ static void streaming_holds_back_half_characters(void **state)
     (void)state;
     assert_int_equal(utf8_complete("ab\xE2\x82", 4), 2);
     assert_int_equal(utf8_complete("ab\xF0\x9F\x98", 5), 2);
-    assert_int_equal(utf8_complete("ab\x80\x80", 4), 4);     /* never whole */
+    assert_int_equal(utf8_complete("ab\x80\x80", 4), 4); /* never whole */
     assert_int_equal(utf8_complete("\x80\x80\x80\x80", 4), 4);
     assert_int_equal(utf8_complete("ab\xFF", 3), 3);
     assert_int_equal(utf8_complete("\xE0\x80", 2), 2);
@@ -86,7 +96,7 @@ static void sanitize_replaces_maximal_parts(void **state)
     (void)state;
     assert_sanitized("ok \xC3\xA9", 5, "ok \xC3\xA9");
     assert_sanitized("a\xFFz", 3, "a" BAD "z");
-    assert_sanitized("\xE2\x82", 2, BAD);              /* one cut character */
+    assert_sanitized("\xE2\x82", 2, BAD); /* one cut character */
     assert_sanitized("\xE2\x82z", 3, BAD "z");
     assert_sanitized("\xC0\x80", 2, BAD BAD);
     /* Unicode 15, table 3-8 */
@@ -120,7 +130,7 @@ static void nfc(void **state)
     assert_nfc("q\xCC\x87\xCC\xA3", "q\xCC\xA3\xCC\x87");   /* reordered */
     assert_nfc("\xE0\xA5\x98", "\xE0\xA4\x95\xE0\xA4\xBC"); /* excluded */
     assert_nfc("\xF0\x9D\x85\x9E", "\xF0\x9D\x85\x97\xF0\x9D\x85\xA5");
-    assert_nfc("\xEF\xAC\x81", "\xEF\xAC\x81");             /* fi stays */
+    assert_nfc("\xEF\xAC\x81", "\xEF\xAC\x81"); /* fi stays */
     assert_nfc("<\xCC\xB8=\xCC\xB8", "\xE2\x89\xAE\xE2\x89\xA0");
     assert_nfc("\xCC\x81x", "\xCC\x81x");
 }
@@ -149,7 +159,8 @@ static void nfc_without_memory(void **state)
     bool done = false;
 
     (void)state;
-    FOR_EACH_FAULT(n, done) {
+    FOR_EACH_FAULT(n, done)
+    {
         struct buf b = BUF_INIT;
         int64_t live = mem_live();
         mem_fault(n, false);

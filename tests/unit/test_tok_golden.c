@@ -143,9 +143,8 @@ static void check_offsets(const cag_tokenizer *t, const char *text, size_t n,
         assert_true(i == 0 || ids->off[i] >= ids->off[i - 1]);
         assert_int_equal(off, char_start(text, n, off));
         if (exact)
-            assert_int_equal(off, char_start(text, n, at > sum - n
-                                                          ? at - (sum - n)
-                                                          : 0));
+            assert_int_equal(
+                off, char_start(text, n, at > sum - n ? at - (sum - n) : 0));
         cag_token_bytes(t, ids->id[i], true, &len);
         at += len;
     }
@@ -292,11 +291,11 @@ static void smollm2(void **state)
 
 static void byte_level_variants(void **state)
 {
-    static const char *const name[] = {
-        "llama3_flags", "llama3_blank", "llama3_gpt2", "llama3_digits",
-        "llama3_removed", "llama3_gaps", "llama3_previous", "llama3_next",
-        "llama3_gpt4o"
-    };
+    static const char *const name[] = { "llama3_flags",    "llama3_blank",
+                                        "llama3_gpt2",     "llama3_digits",
+                                        "llama3_removed",  "llama3_gaps",
+                                        "llama3_previous", "llama3_next",
+                                        "llama3_gpt4o" };
     (void)state;
     for (size_t i = 0; i < sizeof name / sizeof name[0]; i++)
         family(name[i]);
@@ -304,10 +303,9 @@ static void byte_level_variants(void **state)
 
 static void spm_variants(void **state)
 {
-    static const char *const name[] = {
-        "spm_meta_first", "spm_meta_always", "spm_meta_never",
-        "spm_unk", "spm_unk_each"
-    };
+    static const char *const name[] = { "spm_meta_first", "spm_meta_always",
+                                        "spm_meta_never", "spm_unk",
+                                        "spm_unk_each" };
     (void)state;
     for (size_t i = 0; i < sizeof name / sizeof name[0]; i++)
         family(name[i]);

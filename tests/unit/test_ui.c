@@ -17,8 +17,9 @@ static struct captured c;
 static int fail_with_place(void *ctx)
 {
     const char *how = ctx;
-    cag_error e = { .status = CAG_E_FORMAT, .offset = -1, .msg = "broken",
-                    .file = "kb.yaml" };
+    cag_error e = {
+        .status = CAG_E_FORMAT, .offset = -1, .msg = "broken", .file = "kb.yaml"
+    };
 
     ui_start("cag-ask");
     if (strcmp(how, "line") == 0) {
@@ -47,20 +48,26 @@ static void errors_are_one_line_with_a_place(void **state)
     capture(&c, fail_with_place, (char[]){ "none" });
     assert_string_equal(c.err, "cag-ask: broken\n");
     capture(&c, fail_with_place, (char[]){ "evil" });
-    assert_string_equal(c.err, "cag-ask: a\\n\\x1b[31mb\\xff\xC3\xA9: broken\n");
+    assert_string_equal(c.err,
+                        "cag-ask: a\\n\\x1b[31mb\\xff\xC3\xA9: broken\n");
     assert_string_equal(c.out, "");
 }
 
 static void the_exit_table(void **state)
 {
-    static const struct { cag_status st; int code; } table[] = {
-        { CAG_OK, 0 }, { CAG_E_USAGE, 64 }, { CAG_E_NOMEM, 71 },
-        { CAG_E_IO, 74 }, { CAG_E_FORMAT, 65 }, { CAG_E_UNSUPPORTED, 69 },
-        { CAG_E_CORRUPT, 65 }, { CAG_E_MISMATCH, 65 }, { CAG_E_LIMIT, 65 },
-        { CAG_E_BACKEND, 69 }, { CAG_E_MISSING, 66 }, { CAG_E_CREATE, 73 },
-        { CAG_E_LOCKED, 75 }, { CAG_E_STALE, 1 }, { CAG_E_CHANGED, 1 },
-        { CAG_E_LOSS, 1 },
-        { CAG_E_CONFIG, 78 }, { CAG_E_CANCELLED, 130 },
+    static const struct {
+        cag_status st;
+        int code;
+    } table[] = {
+        { CAG_OK, 0 },          { CAG_E_USAGE, 64 },
+        { CAG_E_NOMEM, 71 },    { CAG_E_IO, 74 },
+        { CAG_E_FORMAT, 65 },   { CAG_E_UNSUPPORTED, 69 },
+        { CAG_E_CORRUPT, 65 },  { CAG_E_MISMATCH, 65 },
+        { CAG_E_LIMIT, 65 },    { CAG_E_BACKEND, 69 },
+        { CAG_E_MISSING, 66 },  { CAG_E_CREATE, 73 },
+        { CAG_E_LOCKED, 75 },   { CAG_E_STALE, 1 },
+        { CAG_E_CHANGED, 1 },   { CAG_E_LOSS, 1 },
+        { CAG_E_CONFIG, 78 },   { CAG_E_CANCELLED, 130 },
         { CAG_E_INTERNAL, 70 },
     };
 
@@ -122,7 +129,7 @@ static int progress(void *ctx)
     ui_start("cag-build");
     ui.progress = UI_ALWAYS;
     ui_progress(ui_tokens, "prefill", 0, 4000);
-    ui_progress(ui_tokens, "prefill", 1, 4000);      /* too soon: not drawn */
+    ui_progress(ui_tokens, "prefill", 1, 4000); /* too soon: not drawn */
     ui_progress(ui_tokens, "prefill", 4000, 4000);
     ui_progress(ui_bytes, "write", 3 << 20, 6 << 20);
     ui_progress_end();
@@ -136,13 +143,12 @@ static void progress_lines(void **state)
 {
     (void)state;
     capture(&c, progress, NULL);
-    assert_string_equal(c.err,
-                        "cag-build: prefill   0%  0/4000 tokens\n"
-                        "cag-build: prefill 100%  4000/4000 tokens\n"
-                        "cag-build: write  50%  3.0 MiB/6.0 MiB\n"
-                        "cag-build: running\n"
-                        "cag-build: decode 5 tokens\n"
-                        "cag-build: decode 5 tokens, 0 s so far\n");
+    assert_string_equal(c.err, "cag-build: prefill   0%  0/4000 tokens\n"
+                               "cag-build: prefill 100%  4000/4000 tokens\n"
+                               "cag-build: write  50%  3.0 MiB/6.0 MiB\n"
+                               "cag-build: running\n"
+                               "cag-build: decode 5 tokens\n"
+                               "cag-build: decode 5 tokens, 0 s so far\n");
     assert_int_equal(c.status, 0);
 }
 
@@ -241,12 +247,12 @@ static int caught_once(void *ctx)
     raise(SIGINT);
     if (ui_caught() != SIGINT || ui_progress(NULL, "x", 0, 0))
         return 2;
-    if (*(int *)ctx == 1) {              /* -i: the answer stops, we go on */
+    if (*(int *)ctx == 1) { /* -i: the answer stops, we go on */
         ui_forget_signal();
         return ui_close_stdout(7);
     }
     if (*(int *)ctx == 2)
-        raise(SIGTERM);                  /* the second one ends it */
+        raise(SIGTERM); /* the second one ends it */
     printf("partial\n");
     return ui_close_stdout(ui_error(&e));
 }
@@ -380,7 +386,8 @@ static void json_as_it_comes(void **state)
     assert_string_equal(
         c.out,
         "{\"schema\":1,\"s\":\"q\\\"\\\\\\n\\t\\u0001\xC3\xA9\xEF\xBF\xBDz\","
-        "\"nul\":\"a\\u0000b\",\"none\":null,\"list\":[0.1,3.0,1e+300,null,true,"
+        "\"nul\":\"a\\u0000b\",\"none\":null,\"list\":[0.1,3.0,1e+300,null,"
+        "true,"
         "false,-9223372036854775808,18446744073709551615,[]],\"raw\":{\"a\":1},"
         "\"empty\":{}}\n{\"x\":null}\n");
 }

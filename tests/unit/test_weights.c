@@ -14,11 +14,11 @@
 
 /* A file, and what was read of it. */
 struct loaded {
-    struct gm            m;
-    struct gguf         *g;
-    struct model_config  c;
+    struct gm m;
+    struct gguf *g;
+    struct model_config c;
     struct model_weights w;
-    struct arena         a;
+    struct arena a;
 };
 
 static void start(struct loaded *l, const char *arch, const char *skip)
@@ -152,7 +152,9 @@ static void reads_biases(void **state)
 /* Every tensor of the model missing in turn. */
 static void names_the_missing(void **state)
 {
-    static const struct { const char *arch, *skip, *missing; } cases[] = {
+    static const struct {
+        const char *arch, *skip, *missing;
+    } cases[] = {
         { "llama", "output_norm.weight", NULL },
         { "llama", "blk.0.attn_norm.weight", NULL },
         { "llama", "blk.0.ffn_norm.weight", NULL },
@@ -184,7 +186,8 @@ static void names_the_unused(void **state)
 {
     static const char *const names[] = {
         "blk.1.attn_q.weight", "blk.0.attn_q_norm.weight",
-        "blk.0.ffn_gate.bias", "blk.0.attn_rot_embd", "mtp.weight",
+        "blk.0.ffn_gate.bias", "blk.0.attn_rot_embd",
+        "mtp.weight",
     };
     char msg[96];
     struct loaded l;
@@ -202,8 +205,11 @@ static void names_the_unused(void **state)
 static void names_the_shape(void **state)
 {
     static const struct {
-        const char *name; int type; uint64_t d0, d1;
-        cag_status want; const char *msg;
+        const char *name;
+        int type;
+        uint64_t d0, d1;
+        cag_status want;
+        const char *msg;
     } cases[] = {
         { "blk.0.attn_k.weight", GGUF_F32, 32, 32, CAG_E_FORMAT,
           "attn_k.weight has the shape [32, 32], expected [16, 32]" },
@@ -222,8 +228,7 @@ static void names_the_shape(void **state)
     (void)state;
     for (i = 0; i < sizeof cases / sizeof *cases; i++) {
         start(&l, "llama", cases[i].name);
-        gm_tensor(&l.m, cases[i].name, cases[i].type, cases[i].d0,
-                  cases[i].d1);
+        gm_tensor(&l.m, cases[i].name, cases[i].type, cases[i].d0, cases[i].d1);
         refused(&l, cases[i].want, cases[i].msg);
     }
 }
@@ -235,9 +240,15 @@ static cag_status load_ends(const char *tensors, size_t n_data, bool tied,
                             struct model_weights *w, struct arena *a,
                             struct st **s, struct buf *b, cag_error *err)
 {
-    struct model_config c = { .arch = ARCH_LLAMA, .n_layer = 0, .n_head = 1,
-        .n_kv_head = 1, .d_head = 8, .d_model = 8, .d_ff = 8, .n_vocab = 2,
-        .tied = tied };
+    struct model_config c = { .arch = ARCH_LLAMA,
+                              .n_layer = 0,
+                              .n_head = 1,
+                              .n_kv_head = 1,
+                              .d_head = 8,
+                              .d_model = 8,
+                              .d_ff = 8,
+                              .n_vocab = 2,
+                              .tied = tied };
     uint8_t len[8];
     cag_status st;
     size_t i;
@@ -251,20 +262,26 @@ static cag_status load_ends(const char *tensors, size_t n_data, bool tied,
     return st ? st : weights_from_st(*s, &c, a, w, err);
 }
 
-#define NORM "\"model.norm.weight\":{\"dtype\":\"F16\",\"shape\":[8]," \
-             "\"data_offsets\":[0,16]}"
-#define EMBED "\"model.embed_tokens.weight\":{\"dtype\":\"BF16\"," \
-              "\"shape\":[2,8],\"data_offsets\":[16,48]}"
-#define HEAD "\"lm_head.weight\":{\"dtype\":\"BF16\",\"shape\":[2,8]," \
-             "\"data_offsets\":[48,80]}"
-#define INV "\"model.layers.0.self_attn.rotary_emb.inv_freq\":{\"dtype\":" \
-            "\"F32\",\"shape\":[4],\"data_offsets\":[80,96]}"
+#define NORM                                                  \
+    "\"model.norm.weight\":{\"dtype\":\"F16\",\"shape\":[8]," \
+    "\"data_offsets\":[0,16]}"
+#define EMBED                                            \
+    "\"model.embed_tokens.weight\":{\"dtype\":\"BF16\"," \
+    "\"shape\":[2,8],\"data_offsets\":[16,48]}"
+#define HEAD                                                  \
+    "\"lm_head.weight\":{\"dtype\":\"BF16\",\"shape\":[2,8]," \
+    "\"data_offsets\":[48,80]}"
+#define INV                                                        \
+    "\"model.layers.0.self_attn.rotary_emb.inv_freq\":{\"dtype\":" \
+    "\"F32\",\"shape\":[4],\"data_offsets\":[80,96]}"
 
 static void ties_like_transformers(void **state)
 {
     static const struct {
-        const char *tensors; bool tied; const char *msg;
-        int head, embed;     /* offset of the first byte's value */
+        const char *tensors;
+        bool tied;
+        const char *msg;
+        int head, embed; /* offset of the first byte's value */
     } cases[] = {
         { "{" NORM "," EMBED "," HEAD "}", false, NULL, 48, 16 },
         { "{" NORM "," EMBED "," HEAD "}", true, NULL, 48, 16 },
@@ -273,8 +290,8 @@ static void ties_like_transformers(void **state)
         { "{" NORM "," EMBED "," HEAD "," INV "}", false, NULL, 48, 16 },
         { "{" NORM "," EMBED "}", false,
           "lm_head.weight is missing, and tie_word_embeddings", 0, 0 },
-        { "{" NORM "," HEAD "}", false,
-          "model.embed_tokens.weight is missing", 0, 0 },
+        { "{" NORM "," HEAD "}", false, "model.embed_tokens.weight is missing",
+          0, 0 },
         { "{" NORM "}", true, "model.embed_tokens.weight is missing", 0, 0 },
         { "{" EMBED "}", true, "model.norm.weight is missing", 0, 0 },
     };
@@ -287,8 +304,8 @@ static void ties_like_transformers(void **state)
         struct arena a = { 0 };
         struct buf b = BUF_INIT;
         struct st *s = NULL;
-        cag_status st = load_ends(cases[i].tensors, 96, cases[i].tied, &w,
-                                  &a, &s, &b, &err);
+        cag_status st = load_ends(cases[i].tensors, 96, cases[i].tied, &w, &a,
+                                  &s, &b, &err);
 
         if (cases[i].msg) {
             assert_int_equal(st, CAG_E_FORMAT);
@@ -324,8 +341,8 @@ static void survives_oom(void **state)
     live = mem_live();
     for (n = 1; st; n++) {
         memset(&l.w, 0, sizeof l.w);
-        assert_int_equal(gguf_parse(l.m.file.data, l.m.file.size, "t", &l.g,
-                                    &err), CAG_OK);
+        assert_int_equal(
+            gguf_parse(l.m.file.data, l.m.file.size, "t", &l.g, &err), CAG_OK);
         assert_int_equal(config_from_gguf(l.g, &l.c, &err), CAG_OK);
         mem_fault(n, false);
         st = weights_from_gguf(l.g, &l.c, &l.a, &l.w, &err);
@@ -343,9 +360,12 @@ static void survives_oom(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_gguf), cmocka_unit_test(ties_the_head),
-        cmocka_unit_test(reads_biases), cmocka_unit_test(names_the_missing),
-        cmocka_unit_test(names_the_unused), cmocka_unit_test(names_the_shape),
+        cmocka_unit_test(reads_gguf),
+        cmocka_unit_test(ties_the_head),
+        cmocka_unit_test(reads_biases),
+        cmocka_unit_test(names_the_missing),
+        cmocka_unit_test(names_the_unused),
+        cmocka_unit_test(names_the_shape),
         cmocka_unit_test(ties_like_transformers),
         cmocka_unit_test(survives_oom),
     };

@@ -15,8 +15,7 @@
 
 /* A loop head that runs its body with the first, second, ... allocation
  * failing, until the body sets `done`. */
-#define FOR_EACH_FAULT(n, done) \
-    for (int64_t n = 1; !(done); n++)
+#define FOR_EACH_FAULT(n, done) for (int64_t n = 1; !(done); n++)
 
 /* End the fault at the n-th allocation: true if the run needed fewer, so that
  * nothing failed in it. */
