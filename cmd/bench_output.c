@@ -100,7 +100,7 @@ static void csv_text(FILE *to, const char *s)
 static void print_csv(const cag_bench_report *r, FILE *to)
 {
     fprintf(to, "figure,context,batch,state,unit,n,median,min,max,share");
-    for (int i = 0; csv_facts[i] != NULL; i++)
+    for (int i = 0; csv_facts[i]; i++)
         fprintf(to, ",%s", csv_facts[i]);
     fputc('\n', to);
     for (int i = 0; i < r->n_figure; i++) {
@@ -117,10 +117,10 @@ static void print_csv(const cag_bench_report *r, FILE *to)
                 f->median, f->min, f->max);
         if (f->share >= 0)
             fprintf(to, "%.4g", f->share);
-        for (int k = 0; csv_facts[k] != NULL; k++) {
+        for (int k = 0; csv_facts[k]; k++) {
             const char *v = cag_bench_get(r, csv_facts[k]);
             fputc(',', to);
-            csv_text(to, v != NULL ? v : "");
+            csv_text(to, v ? v : "");
         }
         fputc('\n', to);
     }

@@ -101,11 +101,11 @@ static cag_status probe_lists(cag_engine *e, const cag_probe_ids *lists,
     cag_probe_result r = { NULL, 0, NULL, 0 };
     cag_status st = CAG_OK;
 
-    for (int i = 0; st == CAG_OK && i < cag_probe_n_list(lists); i++) {
+    for (int i = 0; !st && i < cag_probe_n_list(lists); i++) {
         int n_ids;
         const int32_t *ids = cag_probe_list(lists, i, &n_ids);
         st = cag_probe_run(e, &po, ids, n_ids, &r, err);
-        if (st == CAG_OK)
+        if (!st)
             (o.json ? print_json : print_text)(n_ids, &r);
     }
     cag_probe_release(&r);
@@ -126,11 +126,11 @@ int bench_probe(int argc, char **argv)
         opt_print_config();
         return ui_close_stdout(UI_OK);
     }
-    if (*rest != NULL)
+    if (*rest)
         opt_fail("unexpected operand '%s'", ui_clean(*rest));
-    if (o.model == NULL)
+    if (!o.model)
         opt_fail("no model: use -m MODEL");
-    if (o.ids == NULL)
+    if (!o.ids)
         opt_fail("no ids: use --ids FILE");
 
     cag_engine_opts eo = { .device = o.device,
@@ -142,17 +142,17 @@ int bench_probe(int argc, char **argv)
                            .kv_f32 = o.kv == 1 };
     st = cag_probe_read(o.ids, &lists, &err);
     cag_model_search search = { places_get()->hf_hub, places_get()->models };
-    if (st == CAG_OK)
+    if (!st)
         st = cag_model_find(o.model, &search, &path, &err);
-    if (st == CAG_OK)
+    if (!st)
         st = cag_model_open(path, CAG_MODEL_NO_TOKENIZER, &m, &err);
-    if (st == CAG_OK)
+    if (!st)
         st = cag_engine_new(m, &eo, &e, &err);
-    if (st == CAG_OK)
+    if (!st)
         st = probe_lists(e, lists, &err);
     cag_engine_free(e);
     cag_model_close(m);
     cag_free(path);
     cag_probe_free(lists);
-    return ui_close_stdout(st != CAG_OK ? ui_error(&err) : UI_OK);
+    return ui_close_stdout(st ? ui_error(&err) : UI_OK);
 }

@@ -35,7 +35,7 @@ char *bench_find_ask(void)
     char *dir = dirname(self);
     size = strlen(dir) + sizeof "/cag-ask";
     path = calloc(1, size);
-    if (path == NULL)
+    if (!path)
         return NULL;
     ui_format(path, size, "%s/cag-ask", dir);
     if (access(path, X_OK) != 0) {
@@ -48,7 +48,7 @@ char *bench_find_ask(void)
 static cag_status fail(cag_error *err, cag_status st, int sys, const char *file,
                        const char *what)
 {
-    if (err == NULL)
+    if (!err)
         return st;
     *err = (cag_error)CAG_ERROR_INIT;
     err->status = st;
@@ -65,7 +65,7 @@ static bool kilobytes(const char *text, const char *name, uint64_t *bytes)
     const char *p = strstr(text, name);
     unsigned long long v;
 
-    if (p == NULL || sscanf(p + strlen(name), " %llu kB", &v) != 1)
+    if (!p || sscanf(p + strlen(name), " %llu kB", &v) != 1)
         return false;
     *bytes = (uint64_t)v * 1024;
     return true;
@@ -78,7 +78,7 @@ static void look_at_memory(pid_t pid, cag_bench_process *out)
 
     ui_format(path, sizeof path, "/proc/%ld/smaps_rollup", (long)pid);
     FILE *f = fopen(path, "re");
-    if (f == NULL)
+    if (!f)
         return;
     size_t n = fread(text, 1, sizeof text - 1, f);
     fclose(f);
@@ -177,11 +177,11 @@ cag_status bench_ask_process(void *ctx, const char *kvc, const char *model,
         v[n++] = "-t";
         v[n++] = threads;
     }
-    if (a->device != NULL) {
+    if (a->device) {
         v[n++] = "--device";
         v[n++] = a->device;
     }
-    if (a->gpu_layers != NULL) {
+    if (a->gpu_layers) {
         v[n++] = "--gpu-layers";
         v[n++] = a->gpu_layers;
     }

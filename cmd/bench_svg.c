@@ -246,7 +246,7 @@ static int panel_curves(const cag_bench_report *r, const struct panel_spec *p,
 {
     int n = 0;
 
-    for (int i = 0; i < MAX_CURVE && p->curve[i].name != NULL; i++) {
+    for (int i = 0; i < MAX_CURVE && p->curve[i].name; i++) {
         c[n] = (struct curve){ .spec = &p->curve[i] };
         collect(r, &c[n]);
         n += c[n].n > 0;
@@ -272,7 +272,7 @@ bool bench_print_svg(const cag_bench_report *r, FILE *to)
     fputs("<text x=\"12\" y=\"20\">", to);
     for (int i = 0; i < 5; i++) {
         const char *v = cag_bench_get(r, about[i]);
-        if (v == NULL)
+        if (!v)
             continue;
         fputs(n++ ? ", " : "", to);
         fputs(i == 3 ? "threads " : "", to);

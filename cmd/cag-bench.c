@@ -135,7 +135,7 @@ static int parse_list(const char *s, const char *option, long max,
 {
     int n = 0;
 
-    while (s != NULL && *s != '\0') {
+    while (s && *s != '\0') {
         char *end;
         errno = 0;
         long v = strtol(s, &end, 10);
@@ -160,16 +160,16 @@ static int split_lines(char *text, const char *line[MAX_QUESTION])
 {
     int n = 0;
 
-    for (char *s = text; s != NULL && n < MAX_QUESTION;) {
+    for (char *s = text; s && n < MAX_QUESTION;) {
         char *end = strchr(s, '\n');
-        if (end != NULL)
+        if (end)
             *end = '\0';
         size_t len = strlen(s);
         if (len > 0 && s[len - 1] == '\r')
             s[len - 1] = '\0';
         if (s[strspn(s, " \t")] != '\0')
             line[n++] = s;
-        s = end != NULL ? end + 1 : NULL;
+        s = end ? end + 1 : NULL;
     }
     return n;
 }
@@ -181,7 +181,7 @@ static int write_to(const char *path, const cag_bench_report *r, bool svg)
     bool to_stdout = strcmp(path, "-") == 0, ok = true;
     FILE *f = to_stdout ? stdout : fopen(path, "we");
 
-    if (f == NULL)
+    if (!f)
         return ui_fail(CAG_E_CREATE, path, "cannot create: %s",
                        strerror(errno));
     if (svg && !bench_print_svg(r, f))
@@ -226,7 +226,7 @@ static cag_status read_report(const char *path, cag_bench_report *r,
     size_t size;
     cag_status st = cag_read_file(path, &text, &size, err);
 
-    if (st != CAG_OK)
+    if (st)
         return st;
     st = cag_bench_from_json(text, size, path, r, err);
     cag_free(text);
@@ -243,9 +243,9 @@ static int compare(const cag_bench_report *is)
     int n = 0, n_worse = 0;
     cag_status st = read_report(o.compare, &was, &err);
 
-    if (st == CAG_OK)
+    if (!st)
         st = cag_bench_compare(&was, is, o.threshold, &c, &n, differs, &err);
-    if (st != CAG_OK) {
+    if (st) {
         cag_bench_report_release(&was);
         return ui_error(&err);
     }
@@ -268,17 +268,17 @@ static int compare(const cag_bench_report *is)
 
 static int give(const cag_bench_report *r)
 {
-    bool drawn_out = o.svg != NULL && strcmp(o.svg, "-") == 0;
-    bool json_out = o.export_json != NULL && strcmp(o.export_json, "-") == 0;
+    bool drawn_out = o.svg && strcmp(o.svg, "-") == 0;
+    bool json_out = o.export_json && strcmp(o.export_json, "-") == 0;
     int status = UI_OK;
 
     if (!drawn_out && !json_out && !bench_print(r, o.format, stdout))
         status = UI_NOMEM;
-    if (status == UI_OK && o.export_json != NULL)
+    if (status == UI_OK && o.export_json)
         status = write_to(o.export_json, r, false);
-    if (status == UI_OK && o.svg != NULL)
+    if (status == UI_OK && o.svg)
         status = write_to(o.svg, r, true);
-    if (status == UI_OK && o.compare != NULL)
+    if (status == UI_OK && o.compare)
         status = compare(r);
     return status;
 }
@@ -327,33 +327,32 @@ static int measure(unsigned what, const char *kvc)
     b.hooks = places_hooks();
     if (what & CAG_BENCH_TTFT) {
         ask.ask = found = bench_find_ask();
-        if (found == NULL)
+        if (!found)
             return ui_fail(CAG_E_MISSING, "cag-ask",
                            "not found beside cag-bench; ttft starts it");
         b.process = bench_ask_process;
         b.process_ctx = &ask;
     }
-    if (o.questions != NULL) {
+    if (o.questions) {
         st = cag_read_text(o.questions, &text, &err);
-        copy = st == CAG_OK ? strdup(text) : NULL;
-        if (st == CAG_OK && copy == NULL)
+        copy = !st ? strdup(text) : NULL;
+        if (!st && !copy)
             status = ui_fail(CAG_E_NOMEM, "", "out of memory (questions)");
-        else if (st == CAG_OK &&
-                 (b.n_question = split_lines(copy, question)) == 0)
+        else if (!st && (b.n_question = split_lines(copy, question)) == 0)
             status =
                 ui_fail(CAG_E_FORMAT, o.questions, "no question in this file");
     }
-    if (st == CAG_OK && status == UI_OK)
+    if (!st && status == UI_OK)
         st = cag_bench_set(&r, "tool", "cag " CAG_VERSION, &err);
-    if (st == CAG_OK && status == UI_OK) {
+    if (!st && status == UI_OK) {
         ui_catch(true);
         st = cag_bench_run(&b, &r, &err);
         ui_catch(false);
         ui_progress_end();
     }
-    if (st == CAG_OK && status == UI_OK)
+    if (!st && status == UI_OK)
         st = cag_bench_set(&r, "git", opt_git_id(), &err);
-    if (st != CAG_OK)
+    if (st)
         status = ui_error(&err);
     else if (status == UI_OK)
         status = give(&r);
@@ -372,10 +371,10 @@ static int run(int which, int argc, char **argv)
         opt_print_config();
         return ui_close_stdout(UI_OK);
     }
-    for (int i = 0; rest[1] != NULL && names[i] != NULL; i++)
+    for (int i = 0; rest[1] && names[i]; i++)
         if (strcmp(rest[0], names[i]) == 0)
             opt_fail("the command comes first: cag-bench %s ...", names[i]);
-    if (rest[1] != NULL)
+    if (rest[1])
         opt_fail("one cache at a time: '%s'", ui_clean(rest[1]));
     return ui_close_stdout(measure(run_what[which], rest[0]));
 }
@@ -391,7 +390,7 @@ static int show(int argc, char **argv)
         opt_print_config();
         return ui_close_stdout(UI_OK);
     }
-    if (rest[1] != NULL)
+    if (rest[1])
         opt_fail("one report at a time: '%s'", ui_clean(rest[1]));
     if (read_report(rest[0], &r, &err) != CAG_OK)
         status = ui_error(&err);
@@ -450,7 +449,7 @@ int main(int argc, char **argv)
         return ui_close_stdout(UI_OK);
     }
     const char *near = opt_did_you_mean(*rest, names);
-    if (near != NULL)
+    if (near)
         opt_fail("unknown command '%s'; did you mean '%s'?", ui_clean(*rest),
                  near);
     opt_fail("unknown command '%s'", ui_clean(*rest));

@@ -127,7 +127,7 @@ int operand_gpu_layers(const char *s)
 {
     int n = 0;
 
-    if (s != NULL && !cag_gpu_layers_of(s, &n))
+    if (s && !cag_gpu_layers_of(s, &n))
         opt_fail("--gpu-layers is '%s', expected all, auto or a number from 1 "
                  "on (for none: --device cpu)",
                  ui_clean(s));

@@ -180,7 +180,7 @@ static void block(const struct attn_job *job, const struct room *m, int r0,
     bool skip[TR], all = nr == TR;
 
     scores(m->s, m->qa + (size_t)r0 / TR * (size_t)(nk * TILE), m->kb, nk);
-    if (ks != NULL)
+    if (ks)
         scale_rows(m->s, ks, nr);
     softmax(m->s, job, r0, nr, key0, vs, a, skip);
     for (int r = 0; r < nr; r++) {

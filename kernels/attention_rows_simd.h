@@ -84,7 +84,7 @@ INLINE float row_exp(float *row, float m, const float *scale)
     for (int j = 0; j < TV; j++) {
         v[j] = v_exp2(v_sub(v_load(row + j * VW), v_set1(m)));
         v_store(row + j * VW,
-                scale != NULL ? v_mul(v[j], v_load(scale + j * VW)) : v[j]);
+                scale ? v_mul(v[j], v_load(scale + j * VW)) : v[j]);
     }
     for (int j = 0; j < GV; j++)
         lane[j] =

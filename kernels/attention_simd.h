@@ -35,7 +35,7 @@ INLINE void fetch(const void *next, int i, int n, const int kv_type)
 {
     const int size = kv_type == KV_Q8H ? 1 : 2;
 
-    if (next != NULL && (size == 2 || i % 64 == 0))
+    if (next && (size == 2 || i % 64 == 0))
         for (int j = 0; j < n * size; j += 64)
             _mm_prefetch((const char *)next + i * size + j, _MM_HINT_T0);
 }
@@ -89,7 +89,7 @@ INLINE void scores(float *s, const float *q, const void *k, const float *scale,
     for (int r = 0; r < nr; r++)
 #pragma GCC unroll 4
         for (int v = 0; v < nv; v++) {
-            if (scale != NULL)
+            if (scale)
                 c[r][v] = v_mul(c[r][v], v_load(scale + (v0 + v) * VW));
             v_store(s + r * KV_TILE + (v0 + v) * VW, c[r][v]);
         }
@@ -171,13 +171,12 @@ INLINE void block(const struct attn_job *job, int r0, int64_t key0,
     int c = 0;
 
     for (int j = 0; j < TV; j += wide)
-        scores(s, q + r0 * QS, k, tile->ks, next != NULL ? v : NULL, d, j,
-               kv_type, nr, wide);
+        scores(s, q + r0 * QS, k, tile->ks, next ? v : NULL, d, j, kv_type, nr,
+               wide);
     softmax(s, job, r0, nr, key0, tile->vs, a, skip);
     for (; wide == 4 && c + 4 * VW <= full; c += 4 * VW)
         values(o + c, d, s, a, skip, v,
-               next != NULL ? (const char *)next + size * (size_t)c * KV_TILE
-                            : NULL,
+               next ? (const char *)next + size * (size_t)c * KV_TILE : NULL,
                (size_t)(c * KV_TILE), 32, 0, kv_type, nr, 4);
     for (; c < full; c += 2 * VW)
         values(o + c, d, s, a, skip, v, NULL,

@@ -422,8 +422,7 @@ struct kernels_fast {
 static inline bool kernels_fast_attends(const struct kernels_fast *f,
                                         int kv_type, int d_head)
 {
-    return f != NULL && f->attn != NULL && kv_type != KV_F32 &&
-           d_head % 32 == 0;
+    return f && f->attn && kv_type != KV_F32 && d_head % 32 == 0;
 }
 
 /*

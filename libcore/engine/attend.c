@@ -247,7 +247,7 @@ cag_status attend_step_plan(struct cpu *c, const struct forward_row *row,
         if (span_of(row[r].pos) + 1 > n_span)
             n_span = span_of(row[r].pos) + 1;
     cag_status st = cpu_reserve_step(c, n_row, n_span, err);
-    if (st != CAG_OK)
+    if (st)
         return st;
     c->state_row = n_row;
     c->state_span = n_span;

@@ -40,7 +40,7 @@ static void *carve(struct carve *cv, size_t n, size_t m, size_t size)
         !mem_add(&bytes, bytes, 63) ||
         !mem_add(&cv->off, cv->off, bytes & ~(size_t)63))
         cv->overflow = true;
-    return cv->base != NULL ? cv->base + at : NULL;
+    return cv->base ? cv->base + at : NULL;
 }
 
 /* Bytes of the inputs of any product, in the form it wants. */
@@ -69,7 +69,7 @@ static size_t packed_fast_floats(const struct cpu *c)
     int width[3] = { cfg->d_model, c->d_q, cfg->d_ff };
     size_t most = 0;
 
-    for (int i = 0; c->fast != NULL && i < 3; i++) {
+    for (int i = 0; c->fast && i < 3; i++) {
         size_t n = c->fast->gemm_pack_size(c->base.max_row, width[i]);
         if (n > most)
             most = n;
@@ -115,7 +115,7 @@ static void carve_all(struct cpu *c, struct carve *cv)
         t.l = carve(cv, 2 * ATTN_ROWS, 1, sizeof(float));
         t.o = carve(cv, 2 * ATTN_ROWS, d, sizeof(float));
         t.slice = carve(cv, ROWS_MAX, HEAD_SLICE, sizeof(float));
-        if (cv->base != NULL)
+        if (cv->base)
             c->thread[i] = t;
     }
 }
@@ -132,7 +132,7 @@ cag_status cpu_reserve_step(struct cpu *c, int n_row, int n_span,
         return cag_fail_nomem(err, "attention states");
     if (items > (size_t)c->cap_item) {
         struct attn_item *it = mem_alloc_array(items, sizeof *it);
-        if (it == NULL)
+        if (!it)
             return cag_fail_nomem(err, "attention items");
         mem_free(c->item);
         c->item = it;
@@ -144,7 +144,7 @@ cag_status cpu_reserve_step(struct cpu *c, int n_row, int n_span,
         float *s = NULL;
         if (mem_mul(&bytes, n, width * sizeof *s))
             s = mem_alloc_aligned(64, bytes);
-        if (s == NULL)
+        if (!s)
             return cag_fail_nomem(err, "attention states");
         mem_free(c->state);
         c->state = s;
@@ -215,7 +215,7 @@ static uint64_t prefix_bytes(const struct cpu *c, const struct kvc_shape *s)
 
 static int shared_tiles(const struct backend_prefix *p)
 {
-    return p != NULL ? ((const struct prefix *)p)->n_tok / KV_TILE : 0;
+    return p ? ((const struct prefix *)p)->n_tok / KV_TILE : 0;
 }
 
 /* Private tiles behind n_shared whole ones of a prefix. */
@@ -238,7 +238,7 @@ static void cpu_free(struct backend *b)
 {
     struct cpu *c = cpu_of(b);
 
-    if (c == NULL)
+    if (!c)
         return;
     mem_free(c->scratch);
     mem_free(c->item);
@@ -255,7 +255,7 @@ static const char *cpu_numerics(const struct backend *b)
 {
     const struct cpu *c = (const struct cpu *)b;
 
-    return c->fast != NULL ? c->fast->numerics : c->k->numerics;
+    return c->fast ? c->fast->numerics : c->k->numerics;
 }
 
 static int cpu_kv_room(struct backend *b, struct backend_prefix *p, int max_tok)
@@ -274,10 +274,10 @@ static cag_status cpu_prefix_new(struct backend *b, const cag_kvc *k, int n_tok,
     uint64_t bytes = prefix_bytes(c, kvc_get_shape(k));
     cag_status st = charge(c, bytes, "the cache", err);
 
-    if (st != CAG_OK)
+    if (st)
         return st;
     st = prefix_new(b, k, n_tok, c->kv_type == KV_F32, c->pool, out, err);
-    if (st != CAG_OK)
+    if (st)
         c->used_bytes -= bytes;
     return st;
 }
@@ -286,7 +286,7 @@ static void cpu_prefix_free(struct backend_prefix *p)
 {
     struct cpu *c;
 
-    if (p == NULL)
+    if (!p)
         return;
     c = cpu_of(p->backend);
     c->used_bytes -= prefix_bytes(c, ((struct prefix *)p)->shape);
@@ -308,15 +308,15 @@ static cag_status cpu_kv_new(struct backend *b, struct backend_prefix *p,
     uint64_t bytes = session_bytes(c, shared_tiles(p), max_tok);
     cag_status st = charge(c, bytes, "a session", err);
 
-    if (st != CAG_OK)
+    if (st)
         return st;
     if (n_row > b->max_row)
         n_row = b->max_row;
     st = cpu_reserve_step(c, n_row, (max_tok + KV_SPAN - 1) / KV_SPAN, err);
-    if (st == CAG_OK)
+    if (!st)
         st = kvcache_new(b, (struct prefix *)p, b->layer1, c->cfg->n_kv_head,
                          c->cfg->d_head, c->kv_type, max_tok, &kv, err);
-    if (st != CAG_OK) {
+    if (st) {
         c->used_bytes -= bytes;
         return st;
     }
@@ -330,7 +330,7 @@ static void cpu_kv_free(struct backend_kv *base)
     struct kvcache *kv = (struct kvcache *)base;
     struct cpu *c;
 
-    if (kv == NULL)
+    if (!kv)
         return;
     c = cpu_of(base->backend);
     c->n_kvcache--;
@@ -400,7 +400,7 @@ static cag_status check_model(const cag_model *m, cag_error *err)
 {
     const struct model_config *cfg = &m->config;
 
-    if (m->weights.layer == NULL)
+    if (!m->weights.layer)
         return cag_fail(err, CAG_E_USAGE, m->info.path, -1,
                         "the model was opened without its weights");
     if (cfg->d_head % 8 != 0)
@@ -445,13 +445,13 @@ cag_status cpu_new(const cag_model *m, const struct backend_opts *opts,
     struct cpu *c;
     cag_status st;
 
-    if (k == NULL)
+    if (!k)
         return cag_fail(err, CAG_E_UNSUPPORTED, NULL, -1, "%s", why);
     st = check_model(m, err);
-    if (st != CAG_OK)
+    if (st)
         return st;
     c = mem_zalloc(sizeof *c);
-    if (c == NULL)
+    if (!c)
         return cag_fail_nomem(err, "engine");
     c->base.ops = &cpu_ops;
     c->base.chunk = opts->chunk != 0 ? opts->chunk : DEFAULT_CHUNK;
@@ -465,7 +465,7 @@ cag_status cpu_new(const cag_model *m, const struct backend_opts *opts,
     c->kv_type = opts->kv_f32 ? KV_F32 : KV_F16;
     if (opts->precision == CAG_PRECISION_FAST)
         c->fast = choose_fast(c);
-    c->base.products = c->fast != NULL ? c->fast->name : "f32";
+    c->base.products = c->fast ? c->fast->name : "f32";
     c->group = cfg->n_head / cfg->n_kv_head;
     c->d_q = cfg->n_head * cfg->d_head;
     c->d_kv = cfg->n_kv_head * cfg->d_head;
@@ -475,11 +475,11 @@ cag_status cpu_new(const cag_model *m, const struct backend_opts *opts,
     carve_all(c, &cv);
     c->max_bytes = opts->max_host;
     st = charge(c, weight_bytes(c) + cv.off, "the model with its scratch", err);
-    if (st != CAG_OK)
+    if (st)
         goto out;
     if (!cv.overflow)
         c->scratch = mem_alloc_aligned(64, cv.off);
-    if (c->scratch == NULL) {
+    if (!c->scratch) {
         st = cag_fail_nomem(err, "scratch of the engine");
         goto out;
     }
@@ -488,7 +488,7 @@ cag_status cpu_new(const cag_model *m, const struct backend_opts *opts,
     carve_all(c, &cv);
     st = cpu_reserve_step(c, 1, 1, err);
 out:
-    if (st != CAG_OK) {
+    if (st) {
         cpu_free(&c->base);
         return st;
     }

@@ -36,15 +36,15 @@
 static cag_status fail_call(const struct cuk_err *e, const char *what,
                             cag_error *err)
 {
-    const char *base = e->file != NULL ? strrchr(e->file, '/') : NULL;
+    const char *base = e->file ? strrchr(e->file, '/') : NULL;
 
     if (e->code == 0)
         return cag_fail(err, CAG_E_BACKEND, NULL, -1, "CUDA: %s failed", what);
     cag_fail(err, CAG_E_BACKEND, NULL, -1,
              "CUDA: %s: %s gave %s (%d) at %s:%d%s", what, e->call, e->name,
-             e->code, base != NULL ? base + 1 : e->file, e->line,
+             e->code, base ? base + 1 : e->file, e->line,
              e->sticky ? "; the device is lost to this process" : "");
-    if (err != NULL)
+    if (err)
         err->sys = e->code;
     return CAG_E_BACKEND;
 }
@@ -92,7 +92,7 @@ cag_status cuda_check_room(struct cuda *c, uint64_t bytes, const char *what,
     uint64_t device = 0, user = 0, total = 0;
     cag_status st = limits(c, &device, &user, &total, err);
 
-    if (st != CAG_OK)
+    if (st)
         return st;
     if (bytes > device)
         return cag_fail(err, CAG_E_NOMEM, NULL, -1,
@@ -131,7 +131,7 @@ cag_status cuda_alloc(struct cuda *c, void **out, uint64_t bytes,
     cag_status st = cuda_check_room(c, bytes, what, err);
     struct cuk_err e = { 0 };
 
-    if (st != CAG_OK)
+    if (st)
         return st;
     if (c->n_spare > 0 && !fits_beside_spare(c, bytes))
         drop_spare(c);
@@ -156,10 +156,10 @@ cag_status cuda_take(struct cuda *c, void **out, uint64_t *bytes,
         struct cuda_spare *s = &c->spare[i];
 
         if (s->bytes >= *bytes && s->bytes / 2 <= *bytes &&
-            (best == NULL || s->bytes < best->bytes))
+            (!best || s->bytes < best->bytes))
             best = s;
     }
-    if (best == NULL)
+    if (!best)
         return cuda_alloc(c, out, *bytes, what, err);
     *out = best->dev;
     *bytes = best->bytes;
@@ -171,7 +171,7 @@ cag_status cuda_take(struct cuda *c, void **out, uint64_t *bytes,
 
 void cuda_give(struct cuda *c, void *dev_p, uint64_t bytes)
 {
-    if (dev_p == NULL)
+    if (!dev_p)
         return;
     if (c->n_spare == CUDA_MAX_SPARE) {
         cuda_free(c, dev_p, bytes);
@@ -184,7 +184,7 @@ void cuda_give(struct cuda *c, void *dev_p, uint64_t bytes)
 
 void cuda_free(struct cuda *c, void *dev_p, uint64_t bytes)
 {
-    if (dev_p == NULL)
+    if (!dev_p)
         return;
     cuk_free(c->dev, dev_p);
     c->used_bytes -= bytes;
@@ -228,20 +228,20 @@ cag_status cuda_positions(struct cuda *c, int n_pos, cag_error *err)
     n_pos = n_pos < c->cfg->n_ctx ? n_pos : c->cfg->n_ctx;
     n = (size_t)n_pos * half;
     j.cos = mem_alloc_array(n, 2 * sizeof *j.cos);
-    if (j.cos == NULL)
+    if (!j.cos)
         return cag_fail_nomem(err, "positions");
     j.sin = j.cos + n;
     pool_run(c->pool, table_range, &j, n_pos, 64);
     st = cuda_alloc(c, &dev, 2 * n * sizeof *j.cos, "the table of positions",
                     err);
-    if (st == CAG_OK &&
+    if (!st &&
         (cuk_copy(c->run, CUK_TO_DEV, dev, j.cos, 2 * n * sizeof *j.cos) != 0 ||
          cuk_stream_sync(c->run) != 0)) {
         st = cuda_fail(c, "the table of positions", err);
         cuda_free(c, dev, 2 * n * sizeof *j.cos);
     }
     mem_free(j.cos);
-    if (st != CAG_OK)
+    if (st)
         return st;
     cuda_drop_graphs(c); /* they name the old one */
     cuda_free(c, c->dev_cos, position_bytes(c));
@@ -264,7 +264,7 @@ static void *carve(struct carve *cv, uint64_t n, uint64_t m, size_t size)
 
     /* rows below 2^17, widths below 2^31: no product overflows */
     cv->off += (n * m * size + 255) & ~(uint64_t)255;
-    return cv->base != NULL ? cv->base + at : NULL;
+    return cv->base ? cv->base + at : NULL;
 }
 
 /* Room to expand the largest matrix that is not stored as an operand. */
@@ -385,12 +385,12 @@ static cag_status choose_layers(struct cuda *c, const struct backend_opts *opts,
             snprintf(what, sizeof what, "%d of %d layers with their scratch",
                      want, n);
         st = plan_layers(c, opts, layer0, err);
-        return st != CAG_OK ? st : cuda_check_room(c, own_need(c), what, err);
+        return st ? st : cuda_check_room(c, own_need(c), what, err);
     }
     st = CAG_E_NOMEM;
     for (int l = 0; st == CAG_E_NOMEM && l < n; l++) {
         st = plan_layers(c, opts, l, err);
-        if (st == CAG_OK)
+        if (!st)
             st = cuda_check_room(c, own_need(c) + room_wanted(c, opts),
                                  "even one layer, with the output, scratch "
                                  "and its K and V,",
@@ -405,16 +405,16 @@ static cag_status allocate(struct cuda *c, cag_error *err)
     cag_status st =
         cuda_alloc(c, &c->dev_scratch, c->scratch_bytes, "the scratch", err);
 
-    if (st != CAG_OK)
+    if (st)
         return st;
     cv = (struct carve){ c->dev_scratch, 0 };
     carve_all(c, &cv);
     st = alloc_pinned(c, err);
     /* what a short pass does not write must not be read as NaN */
-    if (st == CAG_OK &&
+    if (!st &&
         cuk_memset(c->run, c->dev_scratch, 0, (size_t)c->scratch_bytes) != 0)
         st = cuda_fail(c, "clearing the scratch", err);
-    return st == CAG_OK ? weights_cuda_start(c, err) : st;
+    return !st ? weights_cuda_start(c, err) : st;
 }
 
 /* --------------------------------------------------------------- the table */
@@ -423,9 +423,9 @@ static void close_device(struct backend *b)
 {
     struct cuda *c = (struct cuda *)b;
 
-    if (c == NULL)
+    if (!c)
         return;
-    if (c->dev != NULL) {
+    if (c->dev) {
         weights_cuda_settle(c, true);
         cuk_sync(c->dev);
         cuda_drop_graphs(c);
@@ -497,7 +497,7 @@ static cag_status check_model(const cag_model *m,
     const struct model_config *cfg = &m->config;
     const char *path = m->info.path;
 
-    if (m->weights.layer == NULL)
+    if (!m->weights.layer)
         return cag_fail(err, CAG_E_USAGE, path, -1,
                         "the model was opened without its weights");
     if (opts->kv_f32)
@@ -589,10 +589,10 @@ static cag_status plugin_open(int ordinal, const cag_model *m,
     cag_status st = check_model(m, opts, err);
     struct cuda *c;
 
-    if (st != CAG_OK)
+    if (st)
         return st;
     c = mem_zalloc(sizeof *c);
-    if (c == NULL)
+    if (!c)
         return cag_fail_nomem(err, "engine");
     if (pthread_mutex_init(&c->lock, NULL) != 0) {
         mem_free(c);
@@ -600,15 +600,15 @@ static cag_status plugin_open(int ordinal, const cag_model *m,
     }
     fill_in(c, m, opts);
     st = open_device(c, ordinal, err);
-    if (st == CAG_OK)
+    if (!st)
         st = choose_layers(c, opts, err);
-    if (st == CAG_OK)
+    if (!st)
         st = allocate(c, err);
-    if (st == CAG_OK && cuk_gemm_prepare(c->run) != 0)
+    if (!st && cuk_gemm_prepare(c->run) != 0)
         st = cuda_fail(c, "starting cuBLAS", err);
-    if (st == CAG_OK)
+    if (!st)
         c->used_bytes += CUK_GEMM_WORKSPACE;
-    if (st != CAG_OK) {
+    if (st) {
         close_device(&c->base);
         return st;
     }

@@ -51,7 +51,7 @@ static bool candidate(int i, char path[PATH_MAX])
         return false;
     exe[n] = '\0';
     char *slash = strrchr(exe, '/');
-    if (slash == NULL)
+    if (!slash)
         return false;
     slash[1] = '\0';
     len = snprintf(path, PATH_MAX, "%s%s%s", exe, beside[i], CUDA_PLUGIN_FILE);
@@ -62,7 +62,7 @@ static bool candidate(int i, char path[PATH_MAX])
 static cag_status find_plugin(const char *named, char path[PATH_MAX],
                               cag_error *err)
 {
-    if (named != NULL) {
+    if (named) {
         size_t n = strlen(named);
         if (n < PATH_MAX && access(named, R_OK) == 0) {
             memcpy(path, named, n + 1);
@@ -87,11 +87,11 @@ static cag_status open_plugin(const char *path, const struct cuda_plugin **out,
     void *so = dlopen(path, RTLD_NOW | RTLD_LOCAL), *sym;
     cuda_plugin_fn *entry;
 
-    if (so == NULL)
+    if (!so)
         return cag_fail(err, CAG_E_UNSUPPORTED, path, -1,
                         "cannot load the CUDA plugin: %s", dlerror());
     sym = dlsym(so, CUDA_PLUGIN_ENTRY);
-    if (sym == NULL)
+    if (!sym)
         return cag_fail(err, CAG_E_UNSUPPORTED, path, -1,
                         "is no CUDA plugin of cag: it has no %s",
                         CUDA_PLUGIN_ENTRY);
@@ -111,7 +111,7 @@ static cag_status get_plugin(const char *named, char path[PATH_MAX],
 {
     cag_status st = find_plugin(named, path, err);
 
-    return st == CAG_OK ? open_plugin(path, out, err) : st;
+    return !st ? open_plugin(path, out, err) : st;
 }
 
 /* ----------------------------------------------------------------- devices */
@@ -150,7 +150,7 @@ static cag_status count_devices(const struct cuda_plugin *p, int *n,
                         driver / 1000, driver % 1000 / 10, runtime / 1000,
                         runtime % 1000 / 10);
     }
-    if (st != CAG_OK)
+    if (st)
         return cag_error_copy(err, &why);
     if (*n == 0)
         return cag_fail(err, CAG_E_BACKEND, NULL, -1, "the driver sees no GPU");
@@ -170,21 +170,21 @@ static cag_status open_cuda(int ordinal, const cag_model *m,
 
     *present = has_driver();
     st = find_plugin(opts->plugin, path, err);
-    if (st != CAG_OK) {
+    if (st) {
         *present = opts->plugin != NULL; /* none is no fault of a GPU */
         return st;
     }
     st = open_plugin(path, &p, err);
-    if (st == CAG_OK)
+    if (!st)
         st = count_devices(p, &n, present, err);
-    if (st != CAG_OK)
+    if (st)
         return st;
     if (ordinal >= n)
         return cag_fail(err, CAG_E_BACKEND, NULL, -1,
                         "there is no cuda:%d, the driver sees %d GPU%s",
                         ordinal, n, n == 1 ? "" : "s");
     st = p->open(ordinal, m, opts, &gpu, err);
-    if (st != CAG_OK)
+    if (st)
         return st;
     if (gpu->layer0 > 0)
         return split_new(m, opts, gpu, out, err);
@@ -217,18 +217,18 @@ static cag_status open_auto(const cag_model *m, const struct backend_opts *opts,
 
     if (opts->kv_f32) {
         st = cpu_new(m, opts, out, err);
-        if (st == CAG_OK)
+        if (!st)
             snprintf((*out)->note, sizeof(*out)->note,
                      "cpu: K and V are kept as f32");
         return st;
     }
     /* cuBLAS alone takes half a second to load: not where there is no use */
-    if (opts->plugin == NULL && !has_driver())
+    if (!opts->plugin && !has_driver())
         cag_fail(&why, CAG_E_BACKEND, NULL, -1, "there is no NVIDIA driver");
     else if (open_cuda(0, m, opts, out, &present, &why) == CAG_OK)
         return CAG_OK;
     st = cpu_new(m, opts, out, err);
-    if (st != CAG_OK)
+    if (st)
         return st;
     (*out)->warn = present;
     snprintf((*out)->note, sizeof(*out)->note,
@@ -265,11 +265,11 @@ cag_status backend_load(const char *device, const cag_model *m,
     bool present;
     int ordinal;
 
-    if (device == NULL || strcmp(device, "auto") == 0)
+    if (!device || strcmp(device, "auto") == 0)
         return open_auto(m, opts, out, err);
     if (strcmp(device, "cpu") == 0) {
         cag_status st = cpu_new(m, opts, out, err);
-        if (st == CAG_OK)
+        if (!st)
             snprintf((*out)->note, sizeof(*out)->note, "cpu: as asked");
         return st;
     }
@@ -280,11 +280,11 @@ cag_status backend_load(const char *device, const cag_model *m,
                         device);
     cag_error why = CAG_ERROR_INIT;
     cag_status st = open_cuda(ordinal, m, opts, out, &present, &why);
-    if (st == CAG_OK)
+    if (!st)
         return st;
     cag_fail(err, st, why.file[0] != '\0' ? why.file : NULL, -1,
              "--device %s: %s", device, why.msg);
-    if (err != NULL)
+    if (err)
         err->sys = why.sys;
     return st;
 }

@@ -54,10 +54,10 @@ static void split_free(struct backend *b)
 {
     struct split *s = split_of(b);
 
-    if (s == NULL)
+    if (!s)
         return;
     for (int i = 0; i < N_PART; i++)
-        if (s->part[i] != NULL)
+        if (s->part[i])
             s->part[i]->ops->free(s->part[i]);
     mem_free(s->row);
     mem_free(s->x);
@@ -85,7 +85,7 @@ static void split_timeline(struct backend *b, backend_moment_fn *fn, void *ctx)
 {
     struct backend *last = split_of(b)->part[LAST];
 
-    if (last->ops->timeline != NULL)
+    if (last->ops->timeline)
         last->ops->timeline(last, fn, ctx);
 }
 
@@ -96,10 +96,10 @@ static void split_prefix_free(struct backend_prefix *base)
 {
     struct split_prefix *p = (struct split_prefix *)base;
 
-    if (p == NULL)
+    if (!p)
         return;
     for (int i = 0; i < N_PART; i++)
-        if (p->part[i] != NULL)
+        if (p->part[i])
             p->part[i]->backend->ops->prefix_free(p->part[i]);
     mem_free(p);
 }
@@ -112,13 +112,13 @@ static cag_status split_prefix_new(struct backend *b, const cag_kvc *k,
     struct split_prefix *p = mem_zalloc(sizeof *p);
     cag_status st = CAG_OK;
 
-    if (p == NULL)
+    if (!p)
         return cag_fail_nomem(err, "prefix");
     p->base.backend = b;
-    for (int i = 0; st == CAG_OK && i < N_PART; i++)
+    for (int i = 0; !st && i < N_PART; i++)
         st =
             s->part[i]->ops->prefix_new(s->part[i], k, n_tok, &p->part[i], err);
-    if (st != CAG_OK) {
+    if (st) {
         split_prefix_free(&p->base);
         return st;
     }
@@ -141,14 +141,14 @@ static cag_status split_prefix_load(struct backend_prefix *base, cag_error *err)
     struct split_prefix *p = (struct split_prefix *)base;
     cag_status st = CAG_OK;
 
-    for (int i = 0; st == CAG_OK && i < N_PART; i++)
+    for (int i = 0; !st && i < N_PART; i++)
         st = p->part[i]->backend->ops->prefix_load(p->part[i], err);
     return st;
 }
 
 static struct backend_prefix *prefix_part(struct backend_prefix *p, int i)
 {
-    return p != NULL ? ((struct split_prefix *)p)->part[i] : NULL;
+    return p ? ((struct split_prefix *)p)->part[i] : NULL;
 }
 
 /* ----------------------------------------------------------------- timelines
@@ -158,10 +158,10 @@ static void split_kv_free(struct backend_kv *base)
 {
     struct split_kv *kv = (struct split_kv *)base;
 
-    if (kv == NULL)
+    if (!kv)
         return;
     for (int i = 0; i < N_PART; i++)
-        if (kv->part[i] != NULL)
+        if (kv->part[i])
             kv->part[i]->backend->ops->kv_free(kv->part[i]);
     mem_free(kv);
 }
@@ -174,13 +174,13 @@ static cag_status split_kv_new(struct backend *b, struct backend_prefix *p,
     struct split_kv *kv = mem_zalloc(sizeof *kv);
     cag_status st = CAG_OK;
 
-    if (kv == NULL)
+    if (!kv)
         return cag_fail_nomem(err, "session");
     kv->base.backend = b;
-    for (int i = 0; st == CAG_OK && i < N_PART; i++)
+    for (int i = 0; !st && i < N_PART; i++)
         st = s->part[i]->ops->kv_new(s->part[i], prefix_part(p, i), max_tok,
                                      &kv->part[i], err);
-    if (st != CAG_OK) {
+    if (st) {
         split_kv_free(&kv->base);
         return st;
     }
@@ -225,7 +225,7 @@ static cag_status split_kv_import(struct backend_kv *base, const cag_kvc *k,
     const struct split_kv *kv = (const struct split_kv *)base;
     cag_status st = CAG_OK;
 
-    for (int i = 0; st == CAG_OK && i < N_PART; i++)
+    for (int i = 0; !st && i < N_PART; i++)
         st = kv->part[i]->backend->ops->kv_import(kv->part[i], k, n_tok, err);
     return st;
 }
@@ -242,7 +242,7 @@ static cag_status split_forward(struct backend *b,
     r.row = s->row;
     r.x = s->x;
     s->part[LAST]->trace = b->trace;
-    for (int i = 0; st == CAG_OK && i < N_PART; i++) {
+    for (int i = 0; !st && i < N_PART; i++) {
         for (int t = 0; t < r.n_row; t++) {
             s->row[t] = req->row[t];
             s->row[t].kv = ((const struct split_kv *)req->row[t].kv)->part[i];
@@ -307,7 +307,7 @@ cag_status split_new(const cag_model *m, const struct backend_opts *opts,
     struct split *s = mem_zalloc(sizeof *s);
     cag_status st;
 
-    if (s == NULL) {
+    if (!s) {
         last->ops->free(last);
         return cag_fail_nomem(err, "engine");
     }
@@ -315,15 +315,15 @@ cag_status split_new(const cag_model *m, const struct backend_opts *opts,
     o.chunk = last->chunk;
     o.layer1 = last->layer0;
     st = cpu_new(m, &o, &s->part[FIRST], err);
-    if (st == CAG_OK) {
+    if (!st) {
         describe(s, m->config.n_layer);
         s->row = mem_alloc_array((size_t)s->base.max_row, sizeof *s->row);
         s->x = mem_alloc_array(
             (size_t)s->base.max_row * (size_t)m->config.d_model, sizeof *s->x);
-        if (s->row == NULL || s->x == NULL)
+        if (!s->row || !s->x)
             st = cag_fail_nomem(err, "engine");
     }
-    if (st != CAG_OK) {
+    if (st) {
         split_free(&s->base);
         return st;
     }

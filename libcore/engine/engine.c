@@ -16,7 +16,7 @@ cag_status cag_engine_new(const cag_model *m, const cag_engine_opts *opts,
                           cag_engine **out, cag_error *err)
 {
     static const cag_engine_opts defaults;
-    const cag_engine_opts *o = opts != NULL ? opts : &defaults;
+    const cag_engine_opts *o = opts ? opts : &defaults;
     struct backend_opts bo = { .chunk = o->chunk,
                                .precision = o->precision,
                                .kv_f32 = o->kv_f32,
@@ -38,22 +38,22 @@ cag_status cag_engine_new(const cag_model *m, const cag_engine_opts *opts,
                         "%d layers on a GPU with room for %d positions",
                         o->gpu_layers, o->room_tok);
     e = mem_zalloc(sizeof *e);
-    if (e == NULL)
+    if (!e)
         return cag_fail_nomem(err, "engine");
     e->model = m;
     st = pool_new(&e->pool, o->n_thread, err);
-    if (st != CAG_OK)
+    if (st)
         goto out;
     bo.pool = e->pool;
     st = backend_load(o->device, m, &bo, &e->backend, err);
-    if (st != CAG_OK)
+    if (st)
         goto out;
     e->chunk = e->backend->chunk;
     e->row = mem_alloc_array((size_t)e->backend->max_row, sizeof *e->row);
-    if (e->row == NULL)
+    if (!e->row)
         st = cag_fail_nomem(err, "engine");
 out:
-    if (st != CAG_OK) {
+    if (st) {
         cag_engine_free(e);
         return st;
     }
@@ -63,10 +63,10 @@ out:
 
 void cag_engine_free(cag_engine *e)
 {
-    if (e == NULL)
+    if (!e)
         return;
     mem_free(e->row);
-    if (e->backend != NULL)
+    if (e->backend)
         e->backend->ops->free(e->backend);
     pool_free(e->pool);
     mem_free(e);
@@ -115,7 +115,7 @@ const char *cag_engine_device(const cag_engine *e)
 
 const char *cag_engine_note(const cag_engine *e, bool *warn)
 {
-    if (warn != NULL)
+    if (warn)
         *warn = e->backend->warn;
     return e->backend->note;
 }
@@ -124,8 +124,7 @@ cag_device_memory cag_engine_device_memory(const cag_engine *e)
 {
     static const cag_device_memory none;
 
-    return e->backend->ops->memory != NULL ? e->backend->ops->memory(e->backend)
-                                           : none;
+    return e->backend->ops->memory ? e->backend->ops->memory(e->backend) : none;
 }
 
 uint64_t cag_engine_device_bytes(const cag_engine *e)
@@ -137,8 +136,7 @@ uint64_t cag_engine_device_bytes(const cag_engine *e)
 
 int cag_engine_room(cag_engine *e, cag_prefix *p, int max_tok)
 {
-    return e->backend->ops->kv_room(e->backend, p != NULL ? p->impl : NULL,
-                                    max_tok);
+    return e->backend->ops->kv_room(e->backend, p ? p->impl : NULL, max_tok);
 }
 
 void cag_engine_set_progress(cag_engine *e, cag_progress_fn fn, void *ctx)
@@ -154,7 +152,7 @@ void engine_trace(cag_engine *e)
 
 void engine_timeline(cag_engine *e, backend_moment_fn *fn, void *ctx)
 {
-    if (e->backend->ops->timeline != NULL)
+    if (e->backend->ops->timeline)
         e->backend->ops->timeline(e->backend, fn, ctx);
 }
 
@@ -184,12 +182,12 @@ cag_status prefix_new_part(cag_engine *e, const cag_kvc *k, int n_tok,
         return cag_fail(err, CAG_E_USAGE, cag_kvc_get_info(k)->path, -1,
                         "%d tokens asked of a cache of %d", n_tok, s->n_tok);
     p = mem_zalloc(sizeof *p);
-    if (p == NULL)
+    if (!p)
         return cag_fail_nomem(err, "prefix");
     p->engine = e;
     p->n_tok = n_tok;
     st = e->backend->ops->prefix_new(e->backend, k, n_tok, &p->impl, err);
-    if (st != CAG_OK) {
+    if (st) {
         mem_free(p);
         return st;
     }
@@ -205,7 +203,7 @@ cag_status cag_prefix_new(cag_engine *e, const cag_kvc *k, cag_prefix **out,
 
 void cag_prefix_free(cag_prefix *p)
 {
-    if (p == NULL)
+    if (!p)
         return;
     p->engine->backend->ops->prefix_free(p->impl);
     mem_free(p);

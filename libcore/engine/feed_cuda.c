@@ -82,27 +82,26 @@ cag_status feed_new(struct cuda *c, const struct feed_desc *d,
     struct load_plan plan;
     cag_status st = CAG_OK;
 
-    if (f == NULL)
+    if (!f)
         return cag_fail_nomem(err, d->what);
     f->c = c;
     f->d = *d;
     f->n_slot = slots_for(d);
-    for (int i = 0; i < f->n_slot && st == CAG_OK; i++)
+    for (int i = 0; i < f->n_slot && !st; i++)
         if (cuk_event_new(c->dev, false, &f->slot[i]) != 0)
             st = cuda_fail(c, d->what, err);
-    if (st == CAG_OK && cuk_event_new(c->dev, false, &f->mark) != 0)
+    if (!st && cuk_event_new(c->dev, false, &f->mark) != 0)
         st = cuda_fail(c, d->what, err);
-    if (st == CAG_OK &&
-        cuk_host_alloc(c->dev, &f->ring, (size_t)f->n_slot * d->slot_bytes,
-                       NULL) != 0)
+    if (!st && cuk_host_alloc(c->dev, &f->ring,
+                              (size_t)f->n_slot * d->slot_bytes, NULL) != 0)
         st = cag_fail_nomem(err, "pinned memory of the loader");
-    if (st == CAG_OK) {
+    if (!st) {
         plan = (struct load_plan){ d->n_group, d->group_end,
                                    f->n_slot,  d->slot_bytes,
                                    f->ring,    pool_size(c->pool) };
         st = load_pipe_new(&plan, &pipe_ops, f, &f->pipe, err);
     }
-    if (st != CAG_OK) {
+    if (st) {
         feed_free(f);
         return st;
     }
@@ -115,7 +114,7 @@ cag_status feed_need(struct feed *f, int group, cag_error *err)
     if (group < f->n_group)
         return CAG_OK;
     cag_status st = load_pipe_need(f->pipe, group, err);
-    if (st != CAG_OK)
+    if (st)
         return st;
     if (cuk_stream_wait(f->c->run, f->mark) != 0)
         return cuda_fail(f->c, f->d.what, err);
@@ -130,7 +129,7 @@ bool feed_done(const struct feed *f)
 
 void feed_free(struct feed *f)
 {
-    if (f == NULL)
+    if (!f)
         return;
     load_pipe_free(f->pipe);
     /* a copy may still read the ring; an error of the device ends it too */

@@ -84,7 +84,7 @@ static void stage_rows(const struct stage *s, int t0, int t1)
             attend_step_finish(&s->attn, t);
         if (s->kind != STAGE_NORM)
             continue;
-        if (s->bias != NULL)
+        if (s->bias)
             c->k->add(y, s->bias, d);
         if (s->add)
             c->k->add(x, y, d);
@@ -97,9 +97,8 @@ static void stage_rows(const struct stage *s, int t0, int t1)
 /* Rows that are packed together: both are powers of two. */
 static int stage_grain(const struct cpu *c)
 {
-    return c->fast != NULL && c->fast->gemm_mr > c->k->gemm_mr
-               ? c->fast->gemm_mr
-               : c->k->gemm_mr;
+    return c->fast && c->fast->gemm_mr > c->k->gemm_mr ? c->fast->gemm_mr
+                                                       : c->k->gemm_mr;
 }
 
 static void stage_range(void *ctx, int thread, int64_t begin, int64_t end)
@@ -164,16 +163,16 @@ static void rotate_row(struct pass *p, int t)
     const float *sn = c->sin + (size_t)t * (size_t)(d / 2);
     size_t n = (size_t)c->group * (size_t)d;
 
-    if (w->bq != NULL)
+    if (w->bq)
         c->k->add(q, w->bq, (size_t)c->d_q);
-    if (w->bk != NULL)
+    if (w->bk)
         c->k->add(k, w->bk, (size_t)c->d_kv);
-    if (w->bv != NULL)
+    if (w->bv)
         c->k->add(v, w->bv, (size_t)c->d_kv);
-    if (w->q_norm != NULL)
+    if (w->q_norm)
         c->k->rmsnorm(q, (size_t)d, q, (size_t)d, w->q_norm, cfg->n_head, d,
                       cfg->rms_eps);
-    if (w->k_norm != NULL)
+    if (w->k_norm)
         c->k->rmsnorm(k, (size_t)d, k, (size_t)d, w->k_norm, cfg->n_kv_head, d,
                       cfg->rms_eps);
     c->k->rope(q, cfg->n_head, d, cs, sn, c->q_scale);
@@ -235,7 +234,7 @@ static int first_wanted(const struct forward_req *req)
 {
     int r = 0;
 
-    while (r < req->n_row && req->row[r].logits == NULL)
+    while (r < req->n_row && !req->row[r].logits)
         r++;
     return r;
 }
@@ -332,7 +331,7 @@ static void head_range(void *ctx, int thread, int64_t begin, int64_t end)
             c->k->rows(slice, HEAD_SLICE, m->xq + (size_t)t * m->xq_stride,
                        m->xq_stride, g, &w, 0, rows, c->exact);
             for (int i = 0; i < g; i++) {
-                while (p->row[r].logits == NULL)
+                while (!p->row[r].logits)
                     r++;
                 memcpy(p->row[r++].logits + row0,
                        slice + (size_t)i * HEAD_SLICE,
@@ -348,7 +347,7 @@ static int keep_wanted(const struct pass *p, const struct out_mat *m)
     int n = 0;
 
     for (int r = p->r0; r < p->n_row; r++) {
-        if (p->row[r].logits == NULL)
+        if (!p->row[r].logits)
             continue;
         if (n != r - p->r0)
             memcpy(m->xq + (size_t)n * m->xq_stride,
@@ -364,7 +363,7 @@ static void best_range(void *ctx, int thread, int64_t begin, int64_t end)
 
     (void)thread;
     for (int64_t r = begin; r < end; r++)
-        if (p->row[r].best != NULL)
+        if (p->row[r].best)
             *p->row[r].best =
                 sampler_best(p->row[r].logits, p->c->cfg->n_vocab);
 }
@@ -412,7 +411,7 @@ static cag_status ready(const struct forward_req *req, int layer,
 {
     cag_status st = CAG_OK;
 
-    for (int r = 0; st == CAG_OK && r < req->n_row; r++)
+    for (int r = 0; !st && r < req->n_row; r++)
         st = kvcache_ready((struct kvcache *)req->row[r].kv, layer, err);
     return st;
 }
@@ -433,13 +432,13 @@ static cag_status layers(struct pass *p, cag_error *err)
     run_rows(p, embed_range);
     for (int l = 0; l < c->base.layer1; l++) {
         p->layer = l;
-        if (p->req->progress != NULL && !go_on(p))
+        if (p->req->progress && !go_on(p))
             return cag_fail(err, CAG_E_CANCELLED, NULL, -1, "cancelled");
         p->w = &c->w->layer[l];
         st = ready(p->req, l, err);
-        if (st == CAG_OK)
+        if (!st)
             st = layer_kv(p, err);
-        if (st != CAG_OK)
+        if (st)
             return st;
         if (l == n_layer - 1)
             p->r0 = first_wanted(p->req);
@@ -447,7 +446,7 @@ static cag_status layers(struct pass *p, cag_error *err)
             return CAG_OK;
         layer_rest(p);
     }
-    if (p->req->x != NULL)
+    if (p->req->x)
         hand_over(p);
     else
         head(p);
@@ -470,10 +469,10 @@ cag_status forward(struct cpu *c, const struct forward_req *req, cag_error *err)
     atomic_init(&p.bad_row, INT_MAX);
     if (!p.prompt)
         st = attend_step_plan(c, req->row, req->n_row, err);
-    if (st != CAG_OK)
+    if (st)
         return st;
     mark_dirty(req);
-    if (req->progress != NULL)
+    if (req->progress)
         pool_watch(c->pool, go_on, &p);
     st = layers(&p, err);
     if (pool_cancelled(c->pool))

@@ -163,7 +163,7 @@ static cag_status make_input(struct pass *p, bool graph, cag_error *err)
     for (int l = 0; l < n_layer; l++)
         p->host.bad[l] = INT32_MAX;
     lay_out(&p->dev, c->dev_input, p->pad_row, n_kv, p->n_item, n_layer);
-    if (p->x != NULL) {
+    if (p->x) {
         size_t d = (size_t)c->cfg->d_model, n = (size_t)p->n_row * d;
         memcpy(c->host_x, p->x, n * sizeof *p->x);
         memset(c->host_x + n, 0, ((size_t)p->pad_row * d - n) * sizeof *p->x);
@@ -312,7 +312,7 @@ static int queue_embed(const struct pass *p)
 {
     struct cuda *c = p->c;
 
-    if (p->x != NULL)
+    if (p->x)
         return cuk_add_norm(c->run, c->x, NULL, NULL, c->h, between(p),
                             c->layer[0].attn_norm, c->cfg->rms_eps, p->pad_row,
                             c->cfg->d_model);
@@ -358,7 +358,7 @@ static int queue_input(const struct pass *p)
 {
     struct cuda *c = p->c;
 
-    if (p->x != NULL)
+    if (p->x)
         TRY(cuk_copy(c->run, CUK_TO_DEV, c->x, c->host_x,
                      (size_t)p->pad_row * (size_t)c->cfg->d_model *
                          sizeof *c->x));
@@ -383,7 +383,7 @@ void cuda_drop_graphs(struct cuda *c)
 /* Everything that a recorded step would have to wait for is there. */
 static bool settled(const struct pass *p)
 {
-    if (p->c->load != NULL)
+    if (p->c->load)
         return false;
     for (int r = 0; r < p->n_row; r++)
         if (!cuda_kv_settled((const struct cuda_kv *)p->row[r].kv))
@@ -440,7 +440,7 @@ static cag_status layer_ready(const struct pass *p, int l, cag_error *err)
 {
     cag_status st = weights_cuda_need(p->c, l, err);
 
-    for (int r = 0; st == CAG_OK && r < p->n_row; r++)
+    for (int r = 0; !st && r < p->n_row; r++)
         if (r == 0 || p->row[r].kv != p->row[r - 1].kv)
             st = cuda_kv_ready((struct cuda_kv *)p->row[r].kv, l, err);
     return st;
@@ -458,13 +458,13 @@ static cag_status run_layers(const struct pass *p, cag_error *err)
 
     trace_cuda_start(c);
     st = weights_cuda_need(c, -1, err);
-    if (st == CAG_OK)
+    if (!st)
         st = weights_cuda_need(c, 0, err);
-    if (st == CAG_OK && queue_embed(p) != 0)
+    if (!st && queue_embed(p) != 0)
         st = cuda_fail(c, "the embedding", err);
-    for (int l = 0; st == CAG_OK && l < c->n_layer; l++) {
+    for (int l = 0; !st && l < c->n_layer; l++) {
         struct cuk_event *end = c->layer_end[l % 2];
-        if (req->progress != NULL) {
+        if (req->progress) {
             if (l >= 2 && cuk_event_sync(end) != 0)
                 return cuda_fail(c, "a forward pass", err);
             if (!req->progress(req->ctx, c->base.layer0 + l, c->cfg->n_layer))
@@ -472,12 +472,11 @@ static cag_status run_layers(const struct pass *p, cag_error *err)
         }
         st = layer_ready(p, l, err);
         /* the norm behind a layer's end belongs to the next one */
-        if (st == CAG_OK)
+        if (!st)
             st = weights_cuda_need(c, l + 1, err);
-        if (st == CAG_OK &&
-            (queue_layer(p, l) != 0 ||
-             trace_cuda_mark(c, CUDA_LAYER, l, c->run) != 0 ||
-             (req->progress != NULL && cuk_event_record(end, c->run) != 0)))
+        if (!st && (queue_layer(p, l) != 0 ||
+                    trace_cuda_mark(c, CUDA_LAYER, l, c->run) != 0 ||
+                    (req->progress && cuk_event_record(end, c->run) != 0)))
             st = cuda_fail(c, "a forward pass", err);
     }
     return st;
@@ -489,8 +488,7 @@ static int wanted(const struct pass *p, int r)
     bool greedy = p->row[r].best != NULL;
     int n = 0;
 
-    while (r + n < p->n_row && n < CUDA_LOGIT_ROWS &&
-           p->row[r + n].logits != NULL &&
+    while (r + n < p->n_row && n < CUDA_LOGIT_ROWS && p->row[r + n].logits &&
            (p->row[r + n].best != NULL) == greedy)
         n++;
     return n;
@@ -519,7 +517,7 @@ static cag_status queue_outcomes(struct pass *p, cag_error *err)
         n = wanted(p, r);
         if (n == 0)
             continue;
-        if (p->row[r].best != NULL) {
+        if (p->row[r].best) {
             code = queue_best(p, r, n);
             continue;
         }
@@ -564,7 +562,7 @@ static cag_status finish(struct pass *p, cag_error *err)
     }
     hand_out(p);
     for (int r = p->r0; r < p->n_row; r++)
-        if (p->row[r].logits != NULL && p->row[r].best != NULL)
+        if (p->row[r].logits && p->row[r].best)
             *p->row[r].best = best[r];
     return CAG_OK;
 }
@@ -579,9 +577,8 @@ static cag_status start(struct pass *p, cag_error *err)
         p->r0 = p->pad_row;
     p->greedy = p->r0 < p->n_row;
     for (int r = p->r0; r < p->n_row; r++)
-        p->greedy =
-            p->greedy && (p->row[r].logits == NULL || p->row[r].best != NULL);
-    for (int r = 0; st == CAG_OK && r < p->n_row; r++) {
+        p->greedy = p->greedy && (!p->row[r].logits || p->row[r].best);
+    for (int r = 0; !st && r < p->n_row; r++) {
         struct cuda_kv *kv = (struct cuda_kv *)p->row[r].kv;
         st = cuda_kv_clean(kv, err);
         if (kv->n_dirty <= p->row[r].pos)
@@ -603,9 +600,9 @@ static cag_status run_pass(struct pass *p, cag_error *err)
     if (graph && p->r0 != 0 && p->r0 < p->pad_row)
         p->r0 = 0;
     graph = graph && p->r0 == 0;
-    if (st == CAG_OK)
+    if (!st)
         st = make_input(p, graph, err);
-    if (st != CAG_OK)
+    if (st)
         return st;
     if (graph && run_graph(p) != 0)
         st = cuda_fail(c, "a step", err);
@@ -613,9 +610,9 @@ static cag_status run_pass(struct pass *p, cag_error *err)
         st = cuda_fail(c, "a forward pass", err);
     else if (!graph)
         st = run_layers(p, err);
-    if (st == CAG_OK && !(graph && p->greedy))
+    if (!st && !(graph && p->greedy))
         st = queue_outcomes(p, err);
-    if (st == CAG_OK)
+    if (!st)
         st = finish(p, err);
     else
         cuk_stream_sync(c->run); /* the input block is free again */
@@ -627,7 +624,7 @@ static void settle(const struct pass *p)
     weights_cuda_settle(p->c, false);
     for (int r = 0; r < p->n_row; r++) {
         struct cuda_prefix *x = ((struct cuda_kv *)p->row[r].kv)->prefix;
-        if (x == NULL || x->feed == NULL || !feed_done(x->feed))
+        if (!x || !x->feed || !feed_done(x->feed))
             continue;
         feed_free(x->feed);
         x->feed = NULL;
@@ -654,16 +651,16 @@ cag_status forward_cuda(struct backend *b, const struct forward_req *req,
     struct cuda *c = cuda_of(b);
     cag_status st = CAG_OK;
 
-    for (int i = 0; st == CAG_OK && i < req->n_row;) {
+    for (int i = 0; !st && i < req->n_row;) {
         struct pass p = { .c = c,
                           .req = req,
                           .row = req->row + i,
                           .step = req->phase == FORWARD_STEP };
-        if (req->x != NULL)
+        if (req->x)
             p.x = req->x + (size_t)i * (size_t)c->cfg->d_model;
         take_rows(&p, req->n_row - i);
         st = run_pass(&p, err);
-        if (st == CAG_OK)
+        if (!st)
             settle(&p);
         i += p.n_row;
     }

@@ -51,13 +51,13 @@ cag_status kv_q8h_gather(struct kvcache *kv, int from, cag_error *err)
     }
     kv_q8h_free(kv);
     kv->q8h = q;
-    if (q != NULL) {
+    if (q) {
         q->from = from;
         q->n = mem_alloc_array((size_t)kv->n_layer, sizeof *q->n);
         q->sum = mem_alloc_array(n, sizeof *q->sum);
         q->factor = mem_alloc_array(n, sizeof *q->factor);
     }
-    if (q == NULL || q->n == NULL || q->sum == NULL || q->factor == NULL)
+    if (!q || !q->n || !q->sum || !q->factor)
         return cag_fail_nomem(err, "statistics of queries");
     memset(q->n, 0, (size_t)kv->n_layer * sizeof *q->n);
     memset(q->sum, 0, n * sizeof *q->sum);
@@ -66,7 +66,7 @@ cag_status kv_q8h_gather(struct kvcache *kv, int from, cag_error *err)
 
 void kv_q8h_free(struct kvcache *kv)
 {
-    if (kv->q8h == NULL)
+    if (!kv->q8h)
         return;
     mem_free(kv->q8h->n);
     mem_free(kv->q8h->sum);
@@ -77,8 +77,7 @@ void kv_q8h_free(struct kvcache *kv)
 
 void kv_q8h_truncate(struct kvcache *kv, int n_tok)
 {
-    if (kv->q8h != NULL && kv->q8h->n[0] > 0 &&
-        n_tok < kv->q8h->from + kv->q8h->n[0])
+    if (kv->q8h && kv->q8h->n[0] > 0 && n_tok < kv->q8h->from + kv->q8h->n[0])
         kv->q8h->broken = true;
 }
 
@@ -87,7 +86,7 @@ void kv_q8h_watch(struct kvcache *kv, int layer, int pos, const float *q,
 {
     struct kv_q8h *w = kv->q8h;
 
-    if (w == NULL || pos < w->from)
+    if (!w || pos < w->from)
         return;
     for (int h = 0; h < kv->n_kv_head; h++, q += ldq) {
         double *sum = w->sum + at(kv, layer, h);
@@ -162,11 +161,11 @@ cag_status kv_q8h_balance(struct kvcache *kv, int n_tok, struct pool *pool,
 {
     struct balance b = { kv, n_tok };
     struct kv_q8h *q = kv->q8h;
-    bool seen = q != NULL && !q->broken && n_tok > q->from;
+    bool seen = q && !q->broken && n_tok > q->from;
 
     for (int l = 0; seen && l < kv->n_layer; l++)
         seen = q->n[l] == n_tok - q->from;
-    if (!seen || kv->prefix != NULL || kv->kv_type != KV_F16)
+    if (!seen || kv->prefix || kv->kv_type != KV_F16)
         return cag_fail(err, CAG_E_USAGE, NULL, -1,
                         "the queries of the last tokens of %d were not "
                         "watched: K cannot be balanced",
@@ -235,7 +234,7 @@ cag_status kv_q8h_export(const struct kvcache *kv,
     const struct kernels *k = kernels_get(NULL);
     int tile0 = chunk * (shape->chunk_tok / KVC_TILE);
 
-    if (kv->q8h == NULL || !kv->q8h->made)
+    if (!kv->q8h || !kv->q8h->made)
         return cag_fail(err, CAG_E_USAGE, NULL, -1,
                         "K of the session was not balanced");
     memset(dst, 0, kvc_chunk_bytes(shape, chunk));

@@ -58,7 +58,7 @@ cag_status kvcache_new(struct backend *b, struct prefix *p, int n_layer,
     struct kvcache *kv = mem_zalloc(sizeof *kv);
     cag_status st = CAG_OK;
 
-    if (kv == NULL)
+    if (!kv)
         return cag_fail_nomem(err, "session");
     kv->base.backend = b;
     kv->prefix = p;
@@ -68,21 +68,21 @@ cag_status kvcache_new(struct backend *b, struct prefix *p, int n_layer,
     kv->kv_type = kv_type;
     kv->tile_bytes = (size_t)KV_TILE * (size_t)d_head * (size_t)elem_bytes(kv);
     kv->max_tok = max_tok;
-    kv->n_prefix = p != NULL ? p->n_tok : 0;
+    kv->n_prefix = p ? p->n_tok : 0;
     kv->n_shared = kv->n_prefix / KV_TILE;
     kv->n_dirty = kv->n_prefix;
 
     int n_tile = (max_tok + KV_TILE - 1) / KV_TILE - kv->n_shared;
     kv->n_slab = (n_tile + KV_SPAN_TILES - 1) / KV_SPAN_TILES;
     kv->slab = mem_alloc_array((size_t)kv->n_slab, sizeof *kv->slab);
-    if (kv->slab == NULL)
+    if (!kv->slab)
         st = cag_fail_nomem(err, "session");
-    for (int i = 0; st == CAG_OK && i < kv->n_slab; i++) {
+    for (int i = 0; !st && i < kv->n_slab; i++) {
         int left = n_tile - i * KV_SPAN_TILES;
         st = slab_init(kv, &kv->slab[i],
                        left < KV_SPAN_TILES ? left : KV_SPAN_TILES, err);
     }
-    if (st != CAG_OK) {
+    if (st) {
         kvcache_free(kv);
         return st;
     }
@@ -92,9 +92,9 @@ cag_status kvcache_new(struct backend *b, struct prefix *p, int n_layer,
 
 void kvcache_free(struct kvcache *kv)
 {
-    if (kv == NULL)
+    if (!kv)
         return;
-    for (int i = 0; kv->slab != NULL && i < kv->n_slab; i++)
+    for (int i = 0; kv->slab && i < kv->n_slab; i++)
         mem_free(kv->slab[i].mem);
     mem_free(kv->slab);
     kv_q8h_free(kv);
@@ -164,10 +164,10 @@ static cag_status too_large(const cag_kvc *k, int layer, cag_error *err)
 
 cag_status kvcache_ready(struct kvcache *kv, int layer, cag_error *err)
 {
-    if (kv->prefix == NULL || layer < kv->n_layer_ready)
+    if (!kv->prefix || layer < kv->n_layer_ready)
         return CAG_OK;
     cag_status st = prefix_ready(kv->prefix, layer, err);
-    if (st != CAG_OK)
+    if (st)
         return st;
     int slot = kv->n_prefix % KV_TILE, t = kv->n_shared;
     for (int h = 0; slot != 0 && h < kv->n_kv_head; h++) {
@@ -210,7 +210,7 @@ cag_status kvcache_export(const struct kvcache *kv,
     cag_status st = check_shape(kv, shape, NULL, err);
     int tile0 = chunk * (shape->chunk_tok / KVC_TILE);
 
-    if (st != CAG_OK)
+    if (st)
         return st;
     if (prefix_is_q8h(kv->prefix))
         return cag_fail(err, CAG_E_USAGE, NULL, -1,
@@ -218,7 +218,7 @@ cag_status kvcache_export(const struct kvcache *kv,
     if (kvc_is_q8h(shape))
         return kv_q8h_export(kv, shape, layer, chunk, dst, err);
     /* loading is not thread-safe, so it is not done here */
-    if (kv->prefix != NULL && layer >= kv->n_layer_ready)
+    if (kv->prefix && layer >= kv->n_layer_ready)
         return cag_fail(err, CAG_E_USAGE, NULL, -1,
                         "layer %d of the session's prefix was never used: "
                         "its K and V cannot be exported",
@@ -256,7 +256,7 @@ static cag_status import_chunk(const struct import_job *j, int item,
     const uint8_t *raw;
     cag_status st = kvc_chunk_load(j->kvc, layer, chunk, scratch, &raw, err);
 
-    if (st != CAG_OK)
+    if (st)
         return st;
     for (int h = 0; h < kv->n_kv_head; h++)
         for (int i = 0; i < kvc_chunk_tiles(j->shape, chunk); i++) {
@@ -285,7 +285,7 @@ static cag_status import_chunk(const struct import_job *j, int item,
 static void import_range(void *ctx, int thread, int64_t begin, int64_t end)
 {
     struct import_job *j = ctx;
-    uint8_t *scratch = j->scratch != NULL ? j->scratch[thread] : NULL;
+    uint8_t *scratch = j->scratch ? j->scratch[thread] : NULL;
 
     for (int64_t i = begin; i < end; i++)
         j->failed[i] = import_chunk(j, (int)i, scratch, NULL) != CAG_OK;
@@ -299,7 +299,7 @@ cag_status kvcache_import(struct kvcache *kv, const cag_kvc *k, int n_tok,
     int n_thread = pool_size(pool), n_item;
     cag_status st = check_shape(kv, s, cag_kvc_get_info(k)->path, err);
 
-    if (st != CAG_OK)
+    if (st)
         return st;
     if (n_tok > s->n_tok)
         return cag_fail(err, CAG_E_USAGE, cag_kvc_get_info(k)->path, -1,
@@ -309,27 +309,26 @@ cag_status kvcache_import(struct kvcache *kv, const cag_kvc *k, int n_tok,
     j.failed = mem_zalloc((size_t)n_item);
     if (!kvc_chunk_in_place(k)) {
         j.scratch = mem_alloc_array((size_t)n_thread, sizeof *j.scratch);
-        for (int i = 0; j.scratch != NULL && i < n_thread; i++) {
+        for (int i = 0; j.scratch && i < n_thread; i++) {
             j.scratch[i] = mem_alloc_aligned(64, kvc_chunk_bytes(s, 0));
-            if (j.scratch[i] == NULL)
+            if (!j.scratch[i])
                 st = CAG_E_NOMEM;
         }
-        if (j.scratch == NULL)
+        if (!j.scratch)
             st = CAG_E_NOMEM;
     }
-    if (j.failed == NULL || st != CAG_OK) {
+    if (!j.failed || st) {
         st = cag_fail_nomem(err, "import of a cache");
         goto out;
     }
     kv->n_dirty = n_tok;
     pool_run(pool, import_range, &j, n_item, 1);
     /* once more for the message, and in file order; see prefix.c */
-    for (int i = 0; st == CAG_OK && i < n_item; i++)
+    for (int i = 0; !st && i < n_item; i++)
         if (j.failed[i])
-            st = import_chunk(&j, i, j.scratch != NULL ? j.scratch[0] : NULL,
-                              err);
+            st = import_chunk(&j, i, j.scratch ? j.scratch[0] : NULL, err);
 out:
-    for (int i = 0; j.scratch != NULL && i < n_thread; i++)
+    for (int i = 0; j.scratch && i < n_thread; i++)
         mem_free(j.scratch[i]);
     mem_free(j.scratch);
     mem_free(j.failed);

@@ -70,7 +70,7 @@ static cag_status load_chunk(const cag_kvc *k, int layer, int chunk,
     const uint8_t *raw;
     cag_status st = kvc_chunk_load(k, layer, chunk, data, &raw, err);
 
-    if (st == CAG_OK && raw != data)
+    if (!st && raw != data)
         memcpy(data, raw, kvc_chunk_bytes(kvc_get_shape(k), chunk));
     return st;
 }
@@ -111,7 +111,7 @@ static cag_status prefix_fill(void *ctx, int item, uint8_t *data,
     int chunk = item % p->n_chunk;
     cag_status st = load_chunk(p->kvc, layer, chunk, data, err);
 
-    if (st != CAG_OK || chunk != tail_chunk(p))
+    if (st || chunk != tail_chunk(p))
         return st;
     if (kvc_is_q8h(p->shape))
         return decode_tail(p, layer, data, err);
@@ -164,7 +164,7 @@ static cag_status prefix_alloc(struct cuda *c, struct cuda_prefix *p,
         return cag_fail_nomem(err, "the cache on the device");
     void *dev;
     cag_status st = cuda_alloc(c, &dev, n, "the cache", err);
-    if (st != CAG_OK)
+    if (st)
         return st;
     p->dev = dev;
     p->bytes = n;
@@ -187,7 +187,7 @@ cag_status cuda_prefix_new(struct backend *b, const cag_kvc *k, int n_tok,
                         "f16",
                         8 * s->elem_bytes);
     p = mem_zalloc(sizeof *p);
-    if (p == NULL)
+    if (!p)
         return cag_fail_nomem(err, "prefix");
     p->base.backend = b;
     p->kvc = k;
@@ -196,9 +196,8 @@ cag_status cuda_prefix_new(struct backend *b, const cag_kvc *k, int n_tok,
     p->n_tok = n_tok;
     p->n_shared = n_tok / KVC_TILE;
     p->group_end = mem_alloc_array((size_t)c->n_layer, sizeof *p->group_end);
-    st = p->group_end != NULL ? prefix_alloc(c, p, err)
-                              : cag_fail_nomem(err, "prefix");
-    if (st == CAG_OK) {
+    st = p->group_end ? prefix_alloc(c, p, err) : cag_fail_nomem(err, "prefix");
+    if (!st) {
         size_t tail = kvc_is_q8h(s) ? layer_rows(c) * c->tile_bytes : 0;
         struct feed_desc d = { c->n_layer,          p->group_end,
                                slot_bytes(s, tail), prefix_fill,
@@ -208,7 +207,7 @@ cag_status cuda_prefix_new(struct backend *b, const cag_kvc *k, int n_tok,
             p->group_end[l] = (l + 1) * p->n_chunk;
         st = feed_new(c, &d, &p->feed, err);
     }
-    if (st != CAG_OK) {
+    if (st) {
         cuda_prefix_free(&p->base);
         return st;
     }
@@ -220,7 +219,7 @@ void cuda_prefix_free(struct backend_prefix *base)
 {
     struct cuda_prefix *p = (struct cuda_prefix *)base;
 
-    if (p == NULL)
+    if (!p)
         return;
     feed_free(p->feed);
     cuda_of(base->backend)->cache_bytes -= p->bytes;
@@ -258,7 +257,7 @@ static cag_status prefix_need(struct cuda_prefix *p, int layer, cag_error *err)
     if (layer < p->n_ready)
         return CAG_OK;
     cag_status st = feed_need(p->feed, layer, err);
-    while (st == CAG_OK && p->n_ready <= layer) {
+    while (!st && p->n_ready <= layer) {
         if (gather_tail(c, p, p->n_ready) != 0)
             return cuda_fail(c, "loading the cache", err);
         p->n_ready++;
@@ -272,9 +271,9 @@ cag_status cuda_prefix_load(struct backend_prefix *base, cag_error *err)
     struct cuda *c = cuda_of(base->backend);
     cag_status st = prefix_need(p, c->n_layer - 1, err);
 
-    if (st == CAG_OK && cuk_stream_sync(c->run) != 0)
+    if (!st && cuk_stream_sync(c->run) != 0)
         st = cuda_fail(c, "loading the cache", err);
-    if (st == CAG_OK) {
+    if (!st) {
         feed_free(p->feed);
         p->feed = NULL;
     }
@@ -287,7 +286,7 @@ static cag_status own_bytes(const struct cuda *c, const struct cuda_prefix *p,
                             int max_tok, int *n_tile, size_t *bytes,
                             cag_error *err)
 {
-    *n_tile = (max_tok + KV_TILE - 1) / KV_TILE - (p != NULL ? p->n_shared : 0);
+    *n_tile = (max_tok + KV_TILE - 1) / KV_TILE - (p ? p->n_shared : 0);
     if (mem_mul(bytes, (size_t)c->n_layer * layer_rows(c), (size_t)*n_tile) &&
         mem_mul(bytes, *bytes, c->tile_bytes))
         return CAG_OK;
@@ -304,25 +303,25 @@ cag_status cuda_kv_new(struct backend *b, struct backend_prefix *base,
     size_t bytes;
     void *dev = NULL;
 
-    if (kv == NULL)
+    if (!kv)
         return cag_fail_nomem(err, "session");
     kv->base.backend = b;
     kv->prefix = p;
-    kv->n_prefix = p != NULL ? p->n_tok : 0;
+    kv->n_prefix = p ? p->n_tok : 0;
     kv->n_shared = kv->n_prefix / KV_TILE;
     kv->n_dirty = kv->n_prefix;
     st = own_bytes(c, p, max_tok, &kv->n_tile, &bytes, err);
-    if (st == CAG_OK)
+    if (!st)
         st = cuda_positions(c, max_tok, err);
     kv->bytes = bytes;
-    if (st == CAG_OK && bytes > 0)
+    if (!st && bytes > 0)
         st = cuda_take(c, &dev, &kv->bytes, "a session", err);
-    if (st == CAG_OK && bytes > 0) {
+    if (!st && bytes > 0) {
         kv->dev = dev;
         if (cuk_memset(c->run, kv->dev, 0, bytes) != 0)
             st = cuda_fail(c, "making a session", err);
     }
-    if (st != CAG_OK) {
+    if (st) {
         cuda_kv_free(&kv->base);
         return st;
     }
@@ -334,7 +333,7 @@ void cuda_kv_free(struct backend_kv *base)
 {
     struct cuda_kv *kv = (struct cuda_kv *)base;
 
-    if (kv == NULL)
+    if (!kv)
         return;
     /* a pass that failed half-way may still be under way: on the run stream */
     cuda_give(cuda_of(base->backend), kv->dev, kv->bytes);
@@ -362,7 +361,7 @@ void cuda_kv_describe(const struct cuda_kv *kv, struct cuk_kv *out)
     size_t own = own_layer_bytes(kv);
 
     memset(out, 0, sizeof *out);
-    if (p != NULL && kv->n_shared > 0) {
+    if (p && kv->n_shared > 0) {
         out->codes = kvc_is_q8h(p->shape);
         out->shared =
             (struct cuk_seg){ (uint64_t)(uintptr_t)p->dev, p->layer_bytes,
@@ -399,10 +398,10 @@ cag_status cuda_kv_ready(struct cuda_kv *kv, int layer, cag_error *err)
     struct cuda *c = cuda_of(kv->base.backend);
     struct cuda_prefix *p = kv->prefix;
 
-    if (p == NULL || layer < kv->n_layer_ready)
+    if (!p || layer < kv->n_layer_ready)
         return CAG_OK;
     cag_status st = prefix_need(p, layer, err);
-    if (st != CAG_OK)
+    if (st)
         return st;
     /* all that has arrived; the whole of it in one copy when that is all */
     int n = p->n_ready - kv->n_layer_ready;
@@ -417,8 +416,8 @@ cag_status cuda_kv_ready(struct cuda_kv *kv, int layer, cag_error *err)
 
 bool cuda_kv_settled(const struct cuda_kv *kv)
 {
-    return kv->prefix == NULL ||
-           (kv->prefix->feed == NULL &&
+    return !kv->prefix ||
+           (!kv->prefix->feed &&
             kv->n_layer_ready == cuda_of(kv->base.backend)->n_layer);
 }
 
@@ -432,7 +431,7 @@ static cag_status clear_slots(struct cuda_kv *kv, int tile, int slot,
     uint8_t *host = mem_alloc_array(rows, c->tile_bytes);
     bool ok;
 
-    if (host == NULL)
+    if (!host)
         return cag_fail_nomem(err, "clearing a session");
     ok = cuk_copy_2d(c->run, CUK_FROM_DEV, host, c->tile_bytes,
                      own_tile(kv, 0, tile), (size_t)kv->n_tile * c->tile_bytes,
@@ -460,7 +459,7 @@ cag_status cuda_kv_clean(struct cuda_kv *kv, cag_error *err)
         return CAG_OK;
     if (slot != 0) {
         st = clear_slots(kv, tile++, slot, err);
-        if (st != CAG_OK)
+        if (st)
             return st;
     }
     int left = kv->n_shared + kv->n_tile - tile;
@@ -550,13 +549,13 @@ cag_status cuda_kv_export(const struct backend_kv *base,
     int l = layer - base->backend->layer0;
     cag_status st = check_shape(c, shape, NULL, err);
 
-    if (st != CAG_OK)
+    if (st)
         return st;
-    if (kv->prefix != NULL && kvc_is_q8h(kv->prefix->shape))
+    if (kv->prefix && kvc_is_q8h(kv->prefix->shape))
         return cag_fail(err, CAG_E_USAGE, NULL, -1,
                         "K and V of a q8h prefix cannot be exported");
     /* loading is not thread-safe, so it is not done here */
-    if (kv->prefix != NULL && l >= kv->n_layer_ready)
+    if (kv->prefix && l >= kv->n_layer_ready)
         return cag_fail(err, CAG_E_USAGE, NULL, -1,
                         "layer %d of the session's prefix was never used: "
                         "its K and V cannot be exported",
@@ -566,7 +565,7 @@ cag_status cuda_kv_export(const struct backend_kv *base,
     if (export_tiles(kv, l, tile0, n_tile, dst) != 0)
         st = cuda_fail(c, "reading K and V back", err);
     pthread_mutex_unlock(&c->lock);
-    if (st == CAG_OK && (tile0 + n_tile) * KVC_TILE > shape->n_tok)
+    if (!st && (tile0 + n_tile) * KVC_TILE > shape->n_tok)
         clear_unused(shape, shape->n_tok, chunk, dst);
     return st;
 }
@@ -589,7 +588,7 @@ static cag_status import_fill(void *ctx, int item, uint8_t *data,
     int left = j->n_tok - chunk * j->shape->chunk_tok;
 
     /* the tile in which the import ends */
-    if (st == CAG_OK && left < j->shape->chunk_tok && left % KVC_TILE != 0)
+    if (!st && left < j->shape->chunk_tok && left % KVC_TILE != 0)
         for (int h = 0; h < j->shape->n_kv_head; h++)
             tile_clear(
                 data + kvc_tile_off(j->shape, chunk, 0, h, left / KVC_TILE),
@@ -630,7 +629,7 @@ cag_status cuda_kv_import(struct backend_kv *base, const cag_kvc *k, int n_tok,
     cag_status st = check_shape(c, s, path, err);
     int end;
 
-    if (st != CAG_OK)
+    if (st)
         return st;
     if (n_tok > s->n_tok)
         return cag_fail(err, CAG_E_USAGE, path, -1,
@@ -645,7 +644,7 @@ cag_status cuda_kv_import(struct backend_kv *base, const cag_kvc *k, int n_tok,
     if (cuk_stream_sync(c->run) != 0)
         return cuda_fail(c, d.what, err);
     st = feed_new(c, &d, &feed, err);
-    if (st == CAG_OK)
+    if (!st)
         st = feed_need(feed, 0, err);
     kv->n_dirty = n_tok;
     feed_free(feed);

@@ -58,7 +58,7 @@ static void *reader(void *arg)
         s->err = (cag_error)CAG_ERROR_INIT;
         cag_status st = p->ops->fill(p->ctx, item, data, &s->err);
         pthread_mutex_lock(&p->lock);
-        s->state = st == CAG_OK ? SLOT_FULL : SLOT_FAILED;
+        s->state = !st ? SLOT_FULL : SLOT_FAILED;
         pthread_cond_signal(&p->filled);
     }
     pthread_mutex_unlock(&p->lock);
@@ -71,7 +71,7 @@ cag_status load_pipe_new(const struct load_plan *plan,
 {
     struct load_pipe *p = mem_zalloc(sizeof *p);
 
-    if (p == NULL)
+    if (!p)
         return cag_fail_nomem(err, "loader");
     if (pthread_mutex_init(&p->lock, NULL) != 0) {
         mem_free(p);
@@ -94,7 +94,7 @@ cag_status load_pipe_new(const struct load_plan *plan,
     p->n_item = plan->n_group > 0 ? plan->group_end[plan->n_group - 1] : 0;
     p->slot = mem_alloc_array((size_t)plan->n_slot, sizeof *p->slot);
     p->thread = mem_alloc_array((size_t)plan->n_reader, sizeof *p->thread);
-    if (p->slot == NULL || p->thread == NULL) {
+    if (!p->slot || !p->thread) {
         load_pipe_free(p);
         return cag_fail_nomem(err, "loader");
     }
@@ -111,7 +111,7 @@ cag_status load_pipe_new(const struct load_plan *plan,
 
 void load_pipe_free(struct load_pipe *p)
 {
-    if (p == NULL)
+    if (!p)
         return;
     pthread_mutex_lock(&p->lock);
     p->stop = true;
@@ -142,7 +142,7 @@ static cag_status release(struct load_pipe *p, bool wait, cag_error *err)
 
     while (n < p->n_queued && done) {
         st = p->ops->over(p->ctx, n % p->plan.n_slot, wait, &done, err);
-        if (st != CAG_OK)
+        if (st)
             return st;
         n += done;
         wait = false;
@@ -165,7 +165,7 @@ static cag_status await_item(struct load_pipe *p, cag_error *err)
     bool full = p->n_queued == p->n_over + p->plan.n_slot;
     cag_status st = release(p, full, err);
 
-    if (st != CAG_OK)
+    if (st)
         return st;
     pthread_mutex_lock(&p->lock);
     while (s->state == SLOT_EMPTY)
@@ -181,11 +181,11 @@ static cag_status queue_item(struct load_pipe *p, cag_error *err)
     int slot = p->n_queued % p->plan.n_slot;
     cag_status st = await_item(p, err);
 
-    if (st != CAG_OK)
+    if (st)
         return st;
     st = p->ops->copy(p->ctx, p->n_queued, slot,
                       p->plan.ring + (size_t)slot * p->plan.slot_bytes, err);
-    if (st == CAG_OK)
+    if (!st)
         p->n_queued++;
     return st;
 }
@@ -195,7 +195,7 @@ cag_status load_pipe_need(struct load_pipe *p, int group, cag_error *err)
     cag_error *e = &p->failed;
     cag_status st = e->status;
 
-    while (st == CAG_OK && p->n_group_done <= group) {
+    while (!st && p->n_group_done <= group) {
         if (p->n_queued < p->plan.group_end[p->n_group_done]) {
             st = queue_item(p, e);
         } else {
@@ -203,5 +203,5 @@ cag_status load_pipe_need(struct load_pipe *p, int group, cag_error *err)
             p->n_group_done += st == CAG_OK;
         }
     }
-    return st != CAG_OK ? cag_error_copy(err, e) : CAG_OK;
+    return st ? cag_error_copy(err, e) : CAG_OK;
 }

@@ -31,7 +31,7 @@ cag_status prefix_new(struct backend *b, const cag_kvc *k, int n_tok,
                         "with f%d",
                         8 * s->elem_bytes, kv_f32 ? 32 : 16);
     p = mem_zalloc(sizeof *p);
-    if (p == NULL)
+    if (!p)
         return cag_fail_nomem(err, "prefix");
     p->base.backend = b;
     p->kvc = k;
@@ -46,8 +46,7 @@ cag_status prefix_new(struct backend *b, const cag_kvc *k, int n_tok,
     if (kvc_is_q8h(s))
         p->factor = mem_alloc_array((size_t)s->n_layer * (size_t)s->n_kv_head,
                                     (size_t)s->d_head * sizeof *p->factor);
-    if (p->chunk == NULL || p->buf == NULL || p->ready == NULL ||
-        (kvc_is_q8h(s) && p->factor == NULL)) {
+    if (!p->chunk || !p->buf || !p->ready || (kvc_is_q8h(s) && !p->factor)) {
         prefix_free(&p->base);
         return cag_fail_nomem(err, "prefix");
     }
@@ -59,9 +58,9 @@ void prefix_free(struct backend_prefix *base)
 {
     struct prefix *p = (struct prefix *)base;
 
-    if (p == NULL)
+    if (!p)
         return;
-    for (int l = 0; p->buf != NULL && l < p->shape->n_layer; l++)
+    for (int l = 0; p->buf && l < p->shape->n_layer; l++)
         mem_free(p->buf[l]);
     mem_free(p->buf);
     mem_free(p->chunk);
@@ -91,7 +90,7 @@ static cag_status load_chunk(struct prefix *p, int layer, int chunk,
 {
     uint8_t *dst = p->buf[layer];
 
-    if (dst != NULL)
+    if (dst)
         dst += chunk_off(p, chunk);
     return kvc_chunk_load(p->kvc, layer, chunk, dst,
                           &p->chunk[layer * p->n_chunk + chunk], err);
@@ -119,11 +118,11 @@ cag_status prefix_ready(struct prefix *p, int layer, cag_error *err)
 
     if (p->ready[layer])
         return CAG_OK;
-    if (!kvc_chunk_in_place(p->kvc) && p->buf[layer] == NULL) {
+    if (!kvc_chunk_in_place(p->kvc) && !p->buf[layer]) {
         size_t n = chunk_off(p, p->n_chunk - 1) +
                    kvc_chunk_bytes(p->shape, p->n_chunk - 1);
         p->buf[layer] = mem_alloc_aligned(64, n);
-        if (p->buf[layer] == NULL)
+        if (!p->buf[layer])
             return cag_fail_nomem(err, "expanded cache");
         p->private_bytes += n;
     }
@@ -134,12 +133,12 @@ cag_status prefix_ready(struct prefix *p, int layer, cag_error *err)
         if (p->chunk[layer * p->n_chunk + c] != NULL)
             continue;
         cag_status st = load_chunk(p, layer, c, err);
-        if (st != CAG_OK) {
+        if (st) {
             p->chunk[layer * p->n_chunk + c] = NULL;
             return st;
         }
     }
-    for (int h = 0; p->factor != NULL && h < p->shape->n_kv_head; h++)
+    for (int h = 0; p->factor && h < p->shape->n_kv_head; h++)
         kv_q8h_factors(p->shape, p->chunk[layer * p->n_chunk], 0, h,
                        p->factor + factor_at(p, layer, h));
     p->ready[layer] = 1;
@@ -150,7 +149,7 @@ cag_status prefix_load(struct prefix *p, int n_layer, cag_error *err)
 {
     cag_status st = CAG_OK;
 
-    for (int l = 0; st == CAG_OK && l < n_layer; l++)
+    for (int l = 0; !st && l < n_layer; l++)
         st = prefix_ready(p, l, err);
     return st;
 }

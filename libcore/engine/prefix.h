@@ -50,7 +50,7 @@ bool prefix_decode(const struct prefix *p, int layer, int kv_head, int tile,
 
 static inline bool prefix_is_q8h(const struct prefix *p)
 {
-    return p != NULL && kvc_is_q8h(p->shape);
+    return p && kvc_is_q8h(p->shape);
 }
 
 #endif

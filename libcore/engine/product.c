@@ -64,7 +64,7 @@ size_t product_xq_bound(const struct cpu *c, int d_in)
 
 static bool is_fast(const struct cpu *c, const struct out_mat *m)
 {
-    return c->fast != NULL && c->fast->takes(m->w.type);
+    return c->fast && c->fast->takes(m->w.type);
 }
 
 bool product_chain(struct product *pr, struct product *next)
@@ -86,12 +86,12 @@ void product_place(struct product *pr)
 
     for (int i = 0; i < pr->n_mat; i++) {
         struct out_mat *m = &pr->mat[i];
-        for (int j = 0; j < i && m->xq == NULL; j++)
+        for (int j = 0; j < i && !m->xq; j++)
             if (pr->mat[j].w.type == m->w.type) {
                 m->xq = pr->mat[j].xq;
                 m->xq_stride = pr->mat[j].xq_stride;
             }
-        if (m->xq != NULL)
+        if (m->xq)
             continue;
         m->xq_stride = c->k->rows_x_size(m->w.type, pr->d_in, c->exact);
         m->xq = at;
@@ -167,7 +167,7 @@ static void multiply_gate_up(const struct product *pr, int thread, int t0,
     const struct cpu *c = pr->c;
     const struct kmat *g = &pr->mat[0].w, *u = &pr->mat[1].w;
 
-    if (pr->gated != NULL) {
+    if (pr->gated) {
         c->k->gemm_gated(pr->gated + c->k->gemm_pack_size(t0, g->n_out),
                          pr->packed + c->k->gemm_pack_size(t0, pr->d_in),
                          t1 - t0, g, u, row0, row1, c->thread[thread].gemm);

@@ -84,7 +84,7 @@ cag_status cag_sampler_new(const cag_sampling *p, int n_vocab,
                         "0 < top_p <= 1, 0 <= min_p <= 1",
                         p->top_k, (double)p->top_p, (double)p->min_p);
     s = mem_zalloc(sizeof *s);
-    if (s == NULL)
+    if (!s)
         return cag_fail_nomem(err, "sampler");
     s->p = *p;
     s->n_vocab = n_vocab;
@@ -97,7 +97,7 @@ cag_status cag_sampler_new(const cag_sampling *p, int n_vocab,
     if (p->temperature > 0.0f) {
         s->heap = mem_alloc_array((size_t)n_vocab, sizeof *s->heap);
         s->kept = mem_alloc_array((size_t)n_vocab, sizeof *s->kept);
-        if (s->heap == NULL || s->kept == NULL) {
+        if (!s->heap || !s->kept) {
             cag_sampler_free(s);
             return cag_fail_nomem(err, "sampler");
         }
@@ -108,7 +108,7 @@ cag_status cag_sampler_new(const cag_sampling *p, int n_vocab,
 
 void cag_sampler_free(cag_sampler *s)
 {
-    if (s == NULL)
+    if (!s)
         return;
     mem_free(s->heap);
     mem_free(s->kept);

@@ -37,7 +37,7 @@ static cag_status check_room(const cag_engine *e, const cag_prefix *prefix,
     if (max_tok < 1)
         return cag_fail(err, CAG_E_USAGE, NULL, -1,
                         "a session of %d tokens, expected at least 1", max_tok);
-    if (prefix != NULL && max_tok < prefix->n_tok)
+    if (prefix && max_tok < prefix->n_tok)
         return cag_fail(err, CAG_E_LIMIT, NULL, -1,
                         "a session of %d tokens cannot hold a cache of %d",
                         max_tok, prefix->n_tok);
@@ -60,27 +60,27 @@ cag_status cag_session_new(cag_engine *e, cag_prefix *prefix, int max_tok,
     cag_status st = check_room(e, prefix, max_tok, err);
     cag_session *s;
 
-    if (st != CAG_OK)
+    if (st)
         return st;
-    if (prefix != NULL && prefix->engine != e)
+    if (prefix && prefix->engine != e)
         return cag_fail(err, CAG_E_USAGE, NULL, -1,
                         "the prefix belongs to another engine");
     s = mem_zalloc(sizeof *s);
-    if (s == NULL)
+    if (!s)
         return cag_fail_nomem(err, "session");
     s->engine = e;
     s->prefix = prefix;
     s->max_tok = max_tok;
-    s->n_tok = prefix != NULL ? prefix->n_tok : 0;
+    s->n_tok = prefix ? prefix->n_tok : 0;
     /* rows behind the first are not touched before guesses need them */
     s->logits = mem_alloc_array((size_t)e->model->config.n_vocab,
                                 CAG_STEP_MAX * sizeof *s->logits);
-    if (s->logits == NULL)
+    if (!s->logits)
         st = cag_fail_nomem(err, "logits");
     else
-        st = ops_of(s)->kv_new(e->backend, prefix != NULL ? prefix->impl : NULL,
+        st = ops_of(s)->kv_new(e->backend, prefix ? prefix->impl : NULL,
                                max_tok, &s->kv, err);
-    if (st != CAG_OK) {
+    if (st) {
         cag_session_free(s);
         return st;
     }
@@ -90,7 +90,7 @@ cag_status cag_session_new(cag_engine *e, cag_prefix *prefix, int max_tok,
 
 void cag_session_free(cag_session *s)
 {
-    if (s == NULL)
+    if (!s)
         return;
     ops_of(s)->kv_free(s->kv);
     mem_free(s->logits);
@@ -104,7 +104,7 @@ int cag_session_n_tok(const cag_session *s)
 
 cag_status cag_session_truncate(cag_session *s, int n_tok, cag_error *err)
 {
-    int least = s->prefix != NULL ? s->prefix->n_tok : 0;
+    int least = s->prefix ? s->prefix->n_tok : 0;
 
     if (n_tok < least || n_tok > s->n_tok)
         return cag_fail(err, CAG_E_USAGE, NULL, -1,
@@ -161,14 +161,14 @@ static int prompt_rows(cag_engine *e, cag_step *step, int n, float *rows,
     while (*i < n && row < e->chunk) {
         cag_step *p = &step[*i];
         int last = *at + 1 == p->n_ids;
-        float *logits = rows != NULL ? rows + (size_t)*at * n_vocab
-                        : last && p->logits != NULL ? p->session->logits
-                                                    : NULL;
+        float *logits = rows                ? rows + (size_t)*at * n_vocab
+                        : last && p->logits ? p->session->logits
+                                            : NULL;
 
         e->row[row++] =
             (struct forward_row){ p->session->kv, p->session->n_tok + *at,
                                   p->ids[*at], logits, NULL };
-        if (p->greedy && logits != NULL)
+        if (p->greedy && logits)
             e->row[row - 1].best = p->best;
         *at = last ? 0 : *at + 1;
         *i += last;
@@ -184,7 +184,7 @@ static cag_status prefill(cag_engine *e, cag_step *step, int n, int total,
     struct prefill_progress progress = { e, 0, 0, total };
     struct forward_req req = { .phase = FORWARD_PROMPT, .row = e->row };
 
-    if (e->progress != NULL) {
+    if (e->progress) {
         req.progress = prefill_progress;
         req.ctx = &progress;
     }
@@ -192,10 +192,10 @@ static cag_status prefill(cag_engine *e, cag_step *step, int n, int total,
         req.n_row = prompt_rows(e, step, n, rows, &i, &at);
         progress.chunk = req.n_row;
         cag_status st = e->backend->ops->forward(e->backend, &req, err);
-        if (st != CAG_OK)
+        if (st)
             return st;
     }
-    if (e->progress != NULL)
+    if (e->progress)
         e->progress(e->progress_ctx, "prefill", (uint64_t)total,
                     (uint64_t)total);
     return CAG_OK;
@@ -208,9 +208,9 @@ static cag_status check_prompt(const cag_step *p, cag_error *err)
     if (p->n_ids < 1)
         return cag_fail(err, CAG_E_USAGE, NULL, -1,
                         "%d token ids, expected at least 1", p->n_ids);
-    for (int i = 0; st == CAG_OK && i < p->n_ids; i++)
+    for (int i = 0; !st && i < p->n_ids; i++)
         st = check_id(p->session, p->ids[i], err);
-    return st == CAG_OK ? check_append(p->session, p->n_ids, err) : st;
+    return !st ? check_append(p->session, p->n_ids, err) : st;
 }
 
 static cag_status run_prompts(cag_step *step, int n, float *rows,
@@ -220,20 +220,20 @@ static cag_status run_prompts(cag_step *step, int n, float *rows,
     cag_status st = CAG_OK;
     int64_t total = 0;
 
-    for (int i = 0; st == CAG_OK && i < n; i++) {
+    for (int i = 0; !st && i < n; i++) {
         st = check_prompt(&step[i], err);
         total += step[i].n_ids;
     }
-    if (st == CAG_OK && total > INT32_MAX)
+    if (!st && total > INT32_MAX)
         st = cag_fail(err, CAG_E_LIMIT, NULL, -1, "%lld token ids at once",
                       (long long)total);
-    if (st != CAG_OK)
+    if (st)
         return st;
     st = prefill(e, step, n, (int)total, rows, err);
     for (int i = 0; i < n; i++) {
         cag_session *s = step[i].session;
 
-        if (st != CAG_OK)
+        if (st)
             ops_of(s)->kv_truncate(s->kv, s->n_tok);
         else
             s->n_tok += step[i].n_ids;
@@ -247,10 +247,10 @@ cag_status cag_session_prefill(cag_session *s, const int32_t *ids, int n_ids,
     cag_step step = { .session = s,
                       .ids = ids,
                       .n_ids = n_ids,
-                      .logits = logits != NULL ? s->logits : NULL };
+                      .logits = logits ? s->logits : NULL };
     cag_status st = run_prompts(&step, 1, NULL, err);
 
-    if (st == CAG_OK && logits != NULL)
+    if (!st && logits)
         *logits = s->logits;
     return st;
 }
@@ -275,13 +275,13 @@ struct steps {
 
 static cag_session *session_at(const struct steps *a, int i)
 {
-    return a->step != NULL ? a->step[i].session : a->session[i];
+    return a->step ? a->step[i].session : a->session[i];
 }
 
 static const int32_t *ids_at(const struct steps *a, int i, int *n)
 {
-    *n = a->step != NULL ? a->step[i].n_ids : 1;
-    return a->step != NULL ? a->step[i].ids : &a->id[i];
+    *n = a->step ? a->step[i].n_ids : 1;
+    return a->step ? a->step[i].ids : &a->id[i];
 }
 
 static cag_status check_one(cag_session *s, const int32_t *id, int n,
@@ -293,9 +293,9 @@ static cag_status check_one(cag_session *s, const int32_t *id, int n,
         return cag_fail(err, CAG_E_USAGE, NULL, -1,
                         "a step of %d tokens of one session, expected 1..%d", n,
                         CAG_STEP_MAX);
-    for (int i = 0; st == CAG_OK && i < n; i++)
+    for (int i = 0; !st && i < n; i++)
         st = check_id(s, id[i], err);
-    return st == CAG_OK ? check_append(s, n, err) : st;
+    return !st ? check_append(s, n, err) : st;
 }
 
 static cag_status check_sessions(const struct steps *a, cag_error *err)
@@ -324,7 +324,7 @@ static cag_status check_step(const struct steps *a, cag_error *err)
 {
     cag_status st = check_sessions(a, err);
 
-    for (int i = 0; st == CAG_OK && i < a->n; i++) {
+    for (int i = 0; !st && i < a->n; i++) {
         int n;
         const int32_t *id = ids_at(a, i, &n);
 
@@ -353,13 +353,13 @@ static void step_rows(cag_engine *e, const struct steps *a, int i0, int i1)
             int n;
             const int32_t *id = ids_at(a, j, &n);
             int32_t *best =
-                a->step != NULL && a->step[j].greedy ? a->step[j].best : NULL;
+                a->step && a->step[j].greedy ? a->step[j].best : NULL;
 
             for (int t = 0; s->prefix == prefix && t < n; t++)
                 e->row[row++] =
                     (struct forward_row){ s->kv, s->n_tok + t, id[t],
                                           s->logits + (size_t)t * n_vocab,
-                                          best != NULL ? best + t : NULL };
+                                          best ? best + t : NULL };
         }
     }
 }
@@ -382,11 +382,11 @@ static cag_status step(const struct steps *a, cag_error *err)
 {
     cag_status st = check_step(a, err);
 
-    if (st != CAG_OK)
+    if (st)
         return st;
     cag_engine *e = session_at(a, 0)->engine;
     struct forward_req req = { .phase = FORWARD_STEP, .row = e->row };
-    for (int i = 0, next; st == CAG_OK && i < a->n; i = next) {
+    for (int i = 0, next; !st && i < a->n; i = next) {
         next = pass_end(e, a, i, &req.n_row);
         step_rows(e, a, i, next);
         st = e->backend->ops->forward(e->backend, &req, err);
@@ -395,7 +395,7 @@ static cag_status step(const struct steps *a, cag_error *err)
         cag_session *s = session_at(a, i);
 
         ids_at(a, i, &n);
-        if (st != CAG_OK)
+        if (st)
             ops_of(s)->kv_truncate(s->kv, s->n_tok);
         else
             s->n_tok += n;
@@ -409,7 +409,7 @@ cag_status cag_session_step(cag_session *const *s, const int32_t *id, int n,
     struct steps a = { s, id, NULL, n };
     cag_status st = step(&a, err);
 
-    for (int i = 0; st == CAG_OK && i < n; i++)
+    for (int i = 0; !st && i < n; i++)
         logits[i] = s[i]->logits;
     return st;
 }
@@ -419,7 +419,7 @@ cag_status cag_session_verify(cag_step *steps, int n, cag_error *err)
     struct steps a = { NULL, NULL, steps, n };
     cag_status st = step(&a, err);
 
-    for (int i = 0; st == CAG_OK && i < n; i++)
+    for (int i = 0; !st && i < n; i++)
         steps[i].logits = steps[i].greedy ? NULL : steps[i].session->logits;
     return st;
 }
@@ -429,9 +429,9 @@ cag_status cag_session_prefill_many(cag_step *step, int n, cag_error *err)
     struct steps a = { NULL, NULL, step, n };
     cag_status st = check_sessions(&a, err);
 
-    for (int i = 0; st == CAG_OK && i < n; i++)
+    for (int i = 0; !st && i < n; i++)
         step[i].logits = step[i].session->logits;
-    if (st == CAG_OK)
+    if (!st)
         st = run_prompts(step, n, NULL, err);
     for (int i = 0; i < n; i++)
         if (step[i].greedy)
@@ -482,19 +482,19 @@ cag_status session_export_chunk(const cag_session *s,
 cag_status session_import(cag_session *s, const cag_kvc *k, int n_tok,
                           cag_error *err)
 {
-    if (s->n_tok != 0 || s->prefix != NULL || n_tok < 1)
+    if (s->n_tok != 0 || s->prefix || n_tok < 1)
         return cag_fail(err, CAG_E_USAGE, NULL, -1,
                         "import of %d tokens into a session of %d", n_tok,
                         s->n_tok);
     int n_layer = s->engine->model->config.n_layer;
     cag_status st = check_append(s, n_tok, err);
-    if (st == CAG_OK && kvc_get_shape(k)->n_layer != n_layer)
+    if (!st && kvc_get_shape(k)->n_layer != n_layer)
         st = cag_fail(err, CAG_E_MISMATCH, cag_kvc_get_info(k)->path, -1,
                       "the cache is of %d layers, the model of %d",
                       kvc_get_shape(k)->n_layer, n_layer);
-    if (st == CAG_OK)
+    if (!st)
         st = ops_of(s)->kv_import(s->kv, k, n_tok, err);
-    if (st != CAG_OK) {
+    if (st) {
         ops_of(s)->kv_truncate(s->kv, 0);
         return st;
     }

@@ -15,11 +15,10 @@ struct cuda_trace {
 
 static struct cuda_trace *get_trace(struct cuda *c)
 {
-    if (c->trace != NULL)
+    if (c->trace)
         return c->trace;
     c->trace = mem_zalloc(sizeof *c->trace);
-    if (c->trace != NULL &&
-        cuk_event_new(c->dev, true, &c->trace->start) == 0 &&
+    if (c->trace && cuk_event_new(c->dev, true, &c->trace->start) == 0 &&
         cuk_event_record(c->trace->start, c->run) != 0) {
         cuk_event_free(c->trace->start);
         c->trace->start = NULL;
@@ -43,7 +42,7 @@ int trace_cuda_mark(struct cuda *c, enum cuda_mark what, int i,
         return 0;
     t = get_trace(c);
     /* the first time counts; without memory there is no trace */
-    if (t == NULL || t->start == NULL || t->mark[what][i] != NULL)
+    if (!t || !t->start || t->mark[what][i])
         return 0;
     code = cuk_event_new(c->dev, true, &t->mark[what][i]);
     return code != 0 ? code : cuk_event_record(t->mark[what][i], s);
@@ -64,11 +63,11 @@ void trace_cuda_list(struct backend *b, backend_moment_fn *fn, void *ctx)
     struct cuda *c = cuda_of(b);
     float ms;
 
-    if (c->trace == NULL || cuk_sync(c->dev) != 0)
+    if (!c->trace || cuk_sync(c->dev) != 0)
         return;
     for (int k = 0; k < CUDA_N_MARK; k++)
         for (int i = 0; i < CUDA_TRACE_SLOTS; i++)
-            if (c->trace->mark[k][i] != NULL &&
+            if (c->trace->mark[k][i] &&
                 cuk_event_ms(c->trace->start, c->trace->mark[k][i], &ms) == 0)
                 fn(ctx, name[k], number_of(c, (enum cuda_mark)k, i),
                    (double)ms);
@@ -78,7 +77,7 @@ void trace_cuda_free(struct cuda *c)
 {
     struct cuda_trace *t = c->trace;
 
-    if (t == NULL)
+    if (!t)
         return;
     cuk_event_free(t->start);
     for (int k = 0; k < CUDA_N_MARK; k++)

@@ -48,14 +48,14 @@ static void *place(struct walk *w, const void *src, uint64_t n)
     }
     w->off += (n + ALIGN - 1) / ALIGN * ALIGN;
     for (uint64_t i = 0; i < n; i += PIECE) {
-        if (w->piece != NULL)
+        if (w->piece)
             w->piece[w->n_piece] =
                 (struct piece){ (const uint8_t *)src + i, w->base + at + i,
                                 n - i < PIECE ? (size_t)(n - i) : PIECE };
         if (w->n_piece++ == INT32_MAX - 1)
             w->overflow = true;
     }
-    return w->base != NULL ? w->base + at : NULL;
+    return w->base ? w->base + at : NULL;
 }
 
 static struct kmat matrix(struct walk *w, const struct wmat *m)
@@ -73,7 +73,7 @@ static struct kmat matrix(struct walk *w, const struct wmat *m)
 
 static const float *vector(struct walk *w, const float *v, int n)
 {
-    return v != NULL ? place(w, v, (uint64_t)n * sizeof *v) : NULL;
+    return v ? place(w, v, (uint64_t)n * sizeof *v) : NULL;
 }
 
 static void walk_layer(struct walk *w, const struct model_layer *m,
@@ -109,20 +109,20 @@ static void walk_all(struct walk *w, const struct model_weights *m,
 
     if (layer0 == 0)
         embed = matrix(w, &m->embed);
-    if (group_end != NULL)
+    if (group_end)
         group_end[0] = w->n_piece;
     for (int l = 0; l < n; l++) {
         walk_layer(w, &m->layer[layer0 + l], cfg,
-                   w->c != NULL ? &w->c->layer[l] : &none);
-        if (group_end != NULL)
+                   w->c ? &w->c->layer[l] : &none);
+        if (group_end)
             group_end[l + 1] = w->n_piece;
     }
     norm = vector(w, m->out_norm, cfg->d_model);
     head = layer0 == 0 && m->head.data == m->embed.data ? embed
                                                         : matrix(w, &m->head);
-    if (group_end != NULL)
+    if (group_end)
         group_end[n + 1] = w->n_piece;
-    if (w->c != NULL) {
+    if (w->c) {
         w->c->embed = embed;
         w->c->head = head;
         w->c->out_norm = norm;
@@ -168,17 +168,17 @@ cag_status weights_cuda_start(struct cuda *c, cag_error *err)
     };
     cag_status st = CAG_OK;
 
-    if (l == NULL)
+    if (!l)
         return cag_fail_nomem(err, "loader");
     c->load = l;
     walk_all(&w, c->w, c->cfg, c->base.layer0, NULL);
     l->piece = mem_alloc_array((size_t)w.n_piece, sizeof *l->piece);
     l->group_end = mem_alloc_array((size_t)d.n_group, sizeof *l->group_end);
     c->layer = mem_alloc_array((size_t)c->n_layer, sizeof *c->layer);
-    if (l->piece == NULL || l->group_end == NULL || c->layer == NULL)
+    if (!l->piece || !l->group_end || !c->layer)
         return cag_fail_nomem(err, "loader");
     st = cuda_alloc(c, &c->dev_weights, c->weight_bytes, "the weights", err);
-    if (st != CAG_OK)
+    if (st)
         return st;
     w = (struct walk){ c, c->dev_weights, 0, 0, l->piece, false };
     walk_all(&w, c->w, c->cfg, c->base.layer0, l->group_end);
@@ -188,14 +188,14 @@ cag_status weights_cuda_start(struct cuda *c, cag_error *err)
 
 cag_status weights_cuda_need(struct cuda *c, int layer, cag_error *err)
 {
-    return c->load == NULL ? CAG_OK : feed_need(c->load->feed, layer + 1, err);
+    return !c->load ? CAG_OK : feed_need(c->load->feed, layer + 1, err);
 }
 
 void weights_cuda_settle(struct cuda *c, bool force)
 {
     struct weight_load *l = c->load;
 
-    if (l == NULL || (!force && !feed_done(l->feed)))
+    if (!l || (!force && !feed_done(l->feed)))
         return;
     feed_free(l->feed);
     mem_free(l->piece);

@@ -198,7 +198,7 @@ static cag_status read_ref(struct finder *f, const char *path,
     cag_status st = file_read(path, 4096, &b, NULL);
 
     *why = "no such revision in the cache";
-    if (st == CAG_OK) {
+    if (!st) {
         while (b.size &&
                (b.data[b.size - 1] == '\n' || b.data[b.size - 1] == '\r'))
             b.size--;

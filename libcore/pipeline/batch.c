@@ -343,7 +343,7 @@ static cag_status emit(struct batch *b, struct slot *s, cag_error *err)
                     : s->earlier ? CAG_ROW_EARLIER
                                  : CAG_ROW_NEW,
                     err);
-    b->torn = st != CAG_OK;
+    b->torn = st;
     if (failed && b->o->fail_fast)
         b->stop = true;
     row_release(&s->row);

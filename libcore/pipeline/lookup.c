@@ -31,7 +31,7 @@ cag_status lookup_init(struct lookup *l, const int32_t *prefix, size_t n_prefix,
 {
     memset(l, 0, sizeof *l);
     l->own = mem_alloc_array(cap, sizeof *l->own);
-    if (l->own == NULL)
+    if (!l->own)
         return cag_fail_nomem(err, "tokens of an answer");
     l->prefix = prefix;
     l->n_prefix = n_prefix;

@@ -26,9 +26,9 @@ struct cag_probe_ids {
 
 void cag_probe_free(cag_probe_ids *p)
 {
-    if (p == NULL)
+    if (!p)
         return;
-    for (int i = 0; p->ids != NULL && i < p->n_list; i++)
+    for (int i = 0; p->ids && i < p->n_list; i++)
         mem_free(p->ids[i]);
     mem_free(p->ids);
     mem_free(p->n);
@@ -56,7 +56,7 @@ static cag_status read_list(const jv *list, const char *path, int32_t **out,
         return cag_fail(err, CAG_E_FORMAT, path, -1,
                         "expected an array of token ids that is not empty");
     ids = mem_alloc_array(n, sizeof *ids);
-    if (ids == NULL)
+    if (!ids)
         return cag_fail_nomem(err, "token ids");
     for (size_t i = 0; i < n; i++) {
         int64_t id = jv_int(jv_at(list, i), -1);
@@ -83,10 +83,10 @@ static cag_status read_lists(cag_probe_ids *p, const jv *v, const char *path,
         return cag_fail(err, CAG_E_LIMIT, path, -1, "too many lists");
     p->n = mem_alloc_array(n, sizeof *p->n);
     p->ids = mem_alloc_array(n, sizeof *p->ids);
-    if (p->n == NULL || p->ids == NULL)
+    if (!p->n || !p->ids)
         return cag_fail_nomem(err, "token ids");
     p->n_list = (int)n;
-    for (size_t i = 0; st == CAG_OK && i < n; i++)
+    for (size_t i = 0; !st && i < n; i++)
         st = read_list(nested ? jv_at(v, i) : v, path, &p->ids[i], &p->n[i],
                        err);
     return st;
@@ -99,16 +99,16 @@ cag_status cag_probe_read(const char *path, cag_probe_ids **out, cag_error *err)
     jv *v = NULL;
     cag_status st;
 
-    if (p == NULL)
+    if (!p)
         return cag_fail_nomem(err, "token ids");
     st = file_read(path, MAX_BYTES, &b, err);
-    if (st == CAG_OK)
-        st = jv_parse(b.data != NULL ? b.data : "", b.size, path, &v, err);
-    if (st == CAG_OK)
+    if (!st)
+        st = jv_parse(b.data ? b.data : "", b.size, path, &v, err);
+    if (!st)
         st = read_lists(p, v, path, err);
     jv_free(v);
     buf_free(&b);
-    if (st != CAG_OK) {
+    if (st) {
         cag_probe_free(p);
         return st;
     }
@@ -142,7 +142,7 @@ static cag_status feed(cag_session *s, bool step, const int32_t *ids, int n_ids,
 
     if (!step)
         return cag_session_prefill(s, ids, n_ids, logits, err);
-    for (int i = 0; st == CAG_OK && i < n_ids; i++)
+    for (int i = 0; !st && i < n_ids; i++)
         st = cag_session_step(&s, &ids[i], 1, logits, err);
     return st;
 }
@@ -162,7 +162,7 @@ static cag_status result_init(cag_probe_result *r, const cag_probe_opts *o,
     r->n_top = o->n_top < n_vocab ? o->n_top : n_vocab;
     r->next = mem_alloc_array((size_t)r->n_next, sizeof *r->next);
     r->top = mem_alloc_array((size_t)r->n_top, sizeof *r->top);
-    if (r->next == NULL || r->top == NULL)
+    if (!r->next || !r->top)
         return cag_fail_nomem(err, "result of a probe");
     return CAG_OK;
 }
@@ -184,22 +184,22 @@ cag_status cag_probe_run(cag_engine *e, const cag_probe_opts *o,
                         "%d ids, %d to continue with, %d logits", n_ids,
                         o->n_next, o->n_top);
     st = result_init(r, o, n_vocab, err);
-    if (st == CAG_OK)
+    if (!st)
         st = cag_session_new(e, NULL, n_ids + n_step, &s, err);
-    if (st == CAG_OK)
+    if (!st)
         st = cag_sampler_new(&greedy, n_vocab, &sampler, err);
-    if (st == CAG_OK)
+    if (!st)
         st = feed(s, o->step, ids, n_ids, &logits, err);
-    if (st == CAG_OK)
+    if (!st)
         take_top(logits, n_vocab, r->n_top, r->top);
-    for (int i = 0; st == CAG_OK && i < o->n_next; i++) {
+    for (int i = 0; !st && i < o->n_next; i++) {
         r->next[i] = cag_sampler_pick(sampler, logits);
         if (i + 1 < o->n_next)
             st = cag_session_step(&s, &r->next[i], 1, &logits, err);
     }
     cag_sampler_free(sampler);
     cag_session_free(s);
-    if (st != CAG_OK)
+    if (st)
         cag_probe_release(r);
     return st;
 }

@@ -71,11 +71,11 @@ static cag_status check_ack(const char *ack, const cag_tokenizer *t,
     cag_ids ids = CAG_IDS_INIT;
     cag_status st = check_text(ack, piece.size, "--acknowledgement", err);
 
-    if (st == CAG_OK && !*ack)
+    if (!st && !*ack)
         st = cag_fail(err, CAG_E_FORMAT, "--acknowledgement", -1, "is empty");
-    if (st == CAG_OK)
+    if (!st)
         st = cag_encode(t, &piece, 1, 0, &ids, err);
-    for (size_t i = 0; st == CAG_OK && i < ids.n; i++)
+    for (size_t i = 0; !st && i < ids.n; i++)
         if (cag_token_is_special(t, ids.id[i]))
             st = cag_fail(err, CAG_E_FORMAT, "--acknowledgement", -1,
                           "holds a control token of the model, expected "
@@ -171,25 +171,25 @@ cag_status prompt_build(const struct prompt_parts *parts,
     }
     p.warn_no_refusal = !used && !strstr(p.system, p.refusal);
     st = check_text(p.system, strlen(p.system), "--system", err);
-    if (st == CAG_OK)
+    if (!st)
         st = check_text(p.label, strlen(p.label), "--label", err);
-    for (int i = 0; i < n && st == CAG_OK; i++)
+    for (int i = 0; i < n && !st; i++)
         st = check_source(&src[i], err);
-    if (st == CAG_OK && parts->ack)
+    if (!st && parts->ack)
         st = check_ack(parts->ack, t, err);
-    if (st == CAG_OK)
+    if (!st)
         st = chat_cut_make(template_text, t, parts->ack, now_s, &p.cut, err);
-    if (st == CAG_OK && p.cut.ack_turns) {
+    if (!st && p.cut.ack_turns) {
         p.ack = mem_strdup(parts->ack ? parts->ack : CHAT_ACK);
         st = p.ack ? CAG_OK : cag_fail_nomem(err, "prompt");
     }
-    if (st == CAG_OK)
+    if (!st)
         st = make_body(&p, src, n, &body, err);
-    if (st == CAG_OK)
+    if (!st)
         st = join(&p, &body, err);
 out:
     buf_free(&body);
-    if (st == CAG_OK)
+    if (!st)
         *out = p;
     else
         prompt_release(&p);

@@ -60,11 +60,11 @@ cag_status prompt_to_json(const struct prompt *p, const char *template_text,
     jv *o = jv_new_object(), *stop = jv_new_array();
     cag_status st =
         sha256_buf(template_text, strlen(template_text), digest, err);
-    if (st == CAG_OK && (!o || !stop))
+    if (!st && (!o || !stop))
         st = cag_fail_nomem(err, "prompt");
-    if (st == CAG_OK)
+    if (!st)
         st = stop_ids(p, t, stop, err);
-    if (st != CAG_OK || !gmtime_r(&when, &tm) ||
+    if (st || !gmtime_r(&when, &tm) ||
         !strftime(date, sizeof date, "%Y-%m-%d", &tm)) {
         jv_free(stop);
         jv_free(o);
@@ -100,7 +100,7 @@ static cag_status get(const jv *o, const char *key, const char *file,
     const char *s;
     cag_status st = jv_need_str(o, key, file, &s, err);
     size_t n;
-    if (st != CAG_OK)
+    if (st)
         return st;
     jv_str(jv_get(o, key), &n);
     if (strlen(s) != n)
@@ -173,29 +173,29 @@ cag_status prompt_tail_from_json(const jv *prmt, const char *file,
         { "knows_thinking", &p.knows_thinking },
         { "trims_question", &trims },
     };
-    for (size_t i = 0; i < sizeof str / sizeof *str && st == CAG_OK; i++)
+    for (size_t i = 0; i < sizeof str / sizeof *str && !st; i++)
         st = get(prmt, str[i].key, file, str[i].to, err);
-    for (size_t i = 0; i < sizeof flag / sizeof *flag && st == CAG_OK; i++)
+    for (size_t i = 0; i < sizeof flag / sizeof *flag && !st; i++)
         st = get_bool(prmt, flag[i].key, file, flag[i].to, err);
-    if (st == CAG_OK && jv_get(prmt, "acknowledgement"))
+    if (!st && jv_get(prmt, "acknowledgement"))
         st = get(prmt, "acknowledgement", file, &p.ack, err);
-    else if (st == CAG_OK && !(p.ack = mem_strdup(CHAT_ACK)))
+    else if (!st && !(p.ack = mem_strdup(CHAT_ACK)))
         st = cag_fail_nomem(err, "prompt");
-    if (st == CAG_OK)
+    if (!st)
         st = jv_need_int(prmt, "now_s", file, INT64_MIN / 2, INT64_MAX / 2,
                          &p.now_s, err);
-    if (st == CAG_OK)
+    if (!st)
         st = jv_need_int(prmt, "question_trim", file, 0, 3, &trim, err);
-    if (st == CAG_OK && trims != (trim != 0))
+    if (!st && trims != (trim != 0))
         st = cag_fail(err, CAG_E_FORMAT, file, -1,
                       "PRMT: trims_question contradicts question_trim");
     p.question_trim = (unsigned)trim;
-    if (st == CAG_OK)
+    if (!st)
         st = get_stops(prmt, file, &p, err);
-    if (st == CAG_OK && !hash_unhex(hex, digest, sizeof digest))
+    if (!st && !hash_unhex(hex, digest, sizeof digest))
         st = cag_fail(err, CAG_E_FORMAT, file, -1,
                       "PRMT: template_sha256: expected 64 hex digits");
-    if (st == CAG_OK) {
+    if (!st) {
         memcpy(p.template_sha256, hex, sizeof p.template_sha256);
         *out = p;
     } else {
@@ -227,7 +227,7 @@ static cag_status encode_tail(const struct prompt_tail *p,
     cag_ids ids = CAG_IDS_INIT;
     int64_t size = (int64_t)piece[0].size;
     cag_status st = cag_encode(t, piece, n, CAG_ENCODE_OFFSETS, &ids, err);
-    if (st != CAG_OK)
+    if (st)
         return st;
     if (ids.n == 0 || !cag_token_is_special(t, ids.id[0]) ||
         ids.id[0] != cag_token_id(t, p->border, strlen(p->border))) {
@@ -338,7 +338,7 @@ cag_status prompt_chat_encode(const struct prompt_tail *p,
         return cag_fail_nomem(err, "prompt");
     st = chat_render(p->template_text, t, all, true, think && p->knows_thinking,
                      p->now_s, &r, err);
-    if (st != CAG_OK)
+    if (st)
         goto out;
     /* behind the knowledge the template must go on as at build time: what
      * is cached ends with the border, and mid follows */
@@ -355,7 +355,7 @@ cag_status prompt_chat_encode(const struct prompt_tail *p,
         goto out;
     }
     st = pieces_behind(p, &r, (size_t)(b - r.text) + n_b, &piece, &n, err);
-    if (st == CAG_OK)
+    if (!st)
         st = encode_tail(p, t, piece, n, out, err);
 out:
     mem_free(piece);

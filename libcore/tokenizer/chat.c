@@ -165,7 +165,7 @@ static cag_status try_form(const struct cutter *c, enum shape shape, int form,
     }
     buf_clear(&p->text);
     cag_status st = render(c, m, true, think, &p->text, err);
-    if (st != CAG_OK)
+    if (st)
         return st;
     const char *s = p->text.data ? p->text.data : "";
     const char *end = s + p->text.size;
@@ -256,16 +256,15 @@ static cag_status check_forms(const struct cutter *c, enum shape shape,
     bool known = false;
 
     /* the last form has blanks on all sides and decides what is trimmed */
-    for (int f = N_FORM - 1; f >= 0 && st == CAG_OK; f--) {
+    for (int f = N_FORM - 1; f >= 0 && !st; f--) {
         st = try_form(c, shape, f, false, &p, err);
-        for (unsigned i = 0; st == CAG_OK && !known && i < 16; i++)
+        for (unsigned i = 0; !st && !known && i < 16; i++)
             if (same_text(cut, &p, f, i & 3, i >> 2)) {
                 cut->body_trim = i & 3;
                 cut->question_trim = i >> 2;
                 known = true;
             }
-        if (st == CAG_OK &&
-            !same_text(cut, &p, f, cut->body_trim, cut->question_trim))
+        if (!st && !same_text(cut, &p, f, cut->body_trim, cut->question_trim))
             st = unfit(c, err,
                        "the text the template writes around a "
                        "question depends on the question");
@@ -283,7 +282,7 @@ static cag_status find_border(const struct cutter *c, struct chat_cut *cut,
     cag_status st = CAG_OK;
     if (piece.size)
         st = cag_encode(c->t, &piece, 1, CAG_ENCODE_OFFSETS, &ids, err);
-    if (st != CAG_OK)
+    if (st)
         return st;
     st = unfit(c, err,
                "the template writes no special token between the "
@@ -317,7 +316,7 @@ static cag_status think_suffix(const struct cutter *c, enum shape shape,
     if (jinja_mentions(c->j, "enable_thinking") ||
         jinja_mentions(c->j, "thinking")) {
         st = try_form(c, shape, 0, true, &p, err);
-        if (st == CAG_OK && is_text(p.lead, p.n_lead, cut->lead) &&
+        if (!st && is_text(p.lead, p.n_lead, cut->lead) &&
             is_text(p.mid, p.n_mid, cut->mid) &&
             !is_text(p.tail, p.n_tail, think)) {
             cut->knows_thinking = true;
@@ -325,7 +324,7 @@ static cag_status think_suffix(const struct cutter *c, enum shape shape,
             n = p.n_tail;
         }
     }
-    if (st == CAG_OK) {
+    if (!st) {
         cut->suffix[1] = dup(think, n);
         if (!cut->suffix[1])
             st = cag_fail_nomem(err, "chat template");
@@ -355,8 +354,7 @@ static cag_status find_end_of_turn(const struct cutter *c, struct chat_cut *cut,
         st = CAG_OK; /* it insists on a question at the end */
         goto out;
     }
-    const char *at =
-        st == CAG_OK ? find(text.data, text.size, ANSWER_MARK) : NULL;
+    const char *at = !st ? find(text.data, text.size, ANSWER_MARK) : NULL;
     if (!at)
         goto out;
     at += strlen(ANSWER_MARK);
@@ -366,14 +364,14 @@ static cag_status find_end_of_turn(const struct cutter *c, struct chat_cut *cut,
         goto out;
     cag_text piece = { at, n, CAG_TEXT_TEMPLATE };
     st = cag_encode(c->t, &piece, 1, CAG_ENCODE_OFFSETS, &ids, &inner);
-    for (size_t i = 0; st == CAG_OK && i < ids.n && ids.off[i] == 0; i++)
+    for (size_t i = 0; !st && i < ids.n && ids.off[i] == 0; i++)
         if (cag_token_is_special(c->t, ids.id[i]) &&
             ids.id[i] != cag_tokenizer_bos(c->t)) {
             cut->end_of_turn = ids.id[i];
             break;
         }
 out:
-    if (st != CAG_OK)
+    if (st)
         cag_error_copy(err, &inner);
     cag_ids_free(&ids);
     buf_free(&text);
@@ -385,7 +383,7 @@ static cag_status cut_shape(const struct cutter *c, enum shape shape,
 {
     struct parts p = { BUF_INIT, NULL, NULL, NULL, 0, 0, 0 };
     cag_status st = try_form(c, shape, 0, false, &p, err);
-    if (st == CAG_OK) {
+    if (!st) {
         cut->lead = dup(p.lead, p.n_lead);
         cut->mid = dup(p.mid, p.n_mid);
         cut->suffix[0] = dup(p.tail, p.n_tail);
@@ -394,15 +392,15 @@ static cag_status cut_shape(const struct cutter *c, enum shape shape,
             st = cag_fail_nomem(err, "chat template");
     }
     buf_free(&p.text);
-    if (st == CAG_OK)
+    if (!st)
         st = check_forms(c, shape, cut, err);
-    if (st == CAG_OK)
+    if (!st)
         st = find_border(c, cut, err);
-    if (st == CAG_OK)
+    if (!st)
         st = think_suffix(c, shape, cut, err);
-    if (st == CAG_OK)
+    if (!st)
         st = find_end_of_turn(c, cut, err);
-    if (st != CAG_OK)
+    if (st)
         chat_cut_release(cut);
     return st;
 }
@@ -425,21 +423,21 @@ cag_status chat_cut_make(const char *template_text, const cag_tokenizer *t,
 
     st = jinja_compile(template_text, strlen(template_text), c.label, &c.j,
                        &first);
-    if (st != CAG_OK)
+    if (st)
         goto out;
     st = cut_shape(&c, SYSTEM, &cut, &first);
     if (st == CAG_E_MISMATCH || st == CAG_E_UNSUPPORTED) {
         st = cut_shape(&c, ACK, &cut, &second);
         /* the first reason is the one to tell, unless it was only that
          * the template knows no system role */
-        if (st != CAG_OK && first.status == CAG_E_MISMATCH)
+        if (st && first.status == CAG_E_MISMATCH)
             first = second;
         else if (st == CAG_E_NOMEM || st == CAG_E_LIMIT)
             first = second;
     }
 out:
     jinja_free(c.j);
-    if (st == CAG_OK)
+    if (!st)
         *out = cut;
     else if (st == CAG_E_NOMEM)
         cag_error_copy(err, &first);
@@ -504,19 +502,19 @@ cag_status chat_render(const char *template_text, const cag_tokenizer *t,
     jv *vars = NULL, *copy = NULL;
     cag_status st = check_roles(messages, err);
 
-    if (st != CAG_OK)
+    if (st)
         return st;
     st =
         jinja_compile(template_text, strlen(template_text), c.label, &c.j, err);
-    if (st != CAG_OK)
+    if (st)
         return st;
     copy = jv_copy(messages);
     vars = copy ? variables(&c, copy, add_generation_prompt, think) : NULL;
     st = vars ? jinja_render_spans(c.j, vars, now_s, &text, &spans, err)
               : cag_fail_nomem(err, "chat template");
-    if (st == CAG_OK)
+    if (!st)
         st = to_pieces(&text, &spans, &p, err);
-    if (st == CAG_OK)
+    if (!st)
         *out = p;
     else
         chat_pieces_release(&p);

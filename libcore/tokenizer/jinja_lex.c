@@ -323,7 +323,7 @@ static cag_status tag(struct lx *x, bool is_var)
     x->pos += 2;
     if (x->pos < x->n && (x->s[x->pos] == '-' || x->s[x->pos] == '+'))
         x->pos++;
-    while (st == CAG_OK) {
+    while (!st) {
         x->pos = skip_space(x, x->pos);
         count_lines(x);
         if (x->pos >= x->n)
@@ -424,14 +424,14 @@ cag_status jlex_run(struct jinja *t, const char *text, size_t n,
     x.s = normalise(t, text, n, &x.n);
     if (!x.s)
         return cag_fail_nomem(err, "chat template");
-    while (st == CAG_OK && x.pos < x.n) {
+    while (!st && x.pos < x.n) {
         size_t k = x.pos, tag_size = 0;
         while (k < x.n && !(x.s[k] == '{' && k + 1 < x.n &&
                             strchr("%{#", x.s[k + 1]) && x.s[k + 1]))
             k++;
         bool is_var = k < x.n && x.s[k + 1] == '{';
         st = data(&x, k, is_var);
-        if (st != CAG_OK || k >= x.n) {
+        if (st || k >= x.n) {
             x.pos = x.n;
             break;
         }
@@ -444,7 +444,7 @@ cag_status jlex_run(struct jinja *t, const char *text, size_t n,
         else
             st = tag(&x, is_var);
     }
-    if (st == CAG_OK) {
+    if (!st) {
         count_lines(&x);
         st = push(&x, (struct jtok){ .kind = JT_EOF });
     }

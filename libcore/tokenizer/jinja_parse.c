@@ -467,14 +467,14 @@ cag_status jinja_compile(const char *text, size_t n, const char *name,
         goto out;
     }
     st = jlex_run(t, text, n, &lex, err);
-    if (st != CAG_OK)
+    if (st)
         goto out;
     struct jparse p = { .t = t, .tok = lex.tok, .err = err };
     t->root = body(&p, NULL, "");
     st = p.status;
 out:
     jlex_free(&lex);
-    if (st == CAG_OK)
+    if (!st)
         *out = t;
     else
         jinja_free(t);

@@ -391,7 +391,7 @@ cag_status file_out_write(struct file_out *o, const void *data, size_t n,
 {
     cag_status st = file_out_pwrite(o, data, n, o->off, err);
 
-    if (st == CAG_OK)
+    if (!st)
         o->off += n;
     return st;
 }

@@ -199,7 +199,7 @@ cag_status jv_parse_file(const char *path, size_t max_bytes, jv **out,
     struct buf b = BUF_INIT;
     cag_status st = file_read(path, max_bytes, &b, err);
 
-    if (st == CAG_OK)
+    if (!st)
         st = jv_parse(b.data, b.size, path, out, err);
     buf_free(&b);
     return st;
