@@ -49,9 +49,9 @@ endif
 CORE_LIBS = -lzstd -lcrypto -lxxhash -lyaml -lpcre2-8 -lutf8proc -ljansson \
             -lm -ldl -pthread
 
-LIB_SRC  := $(filter-out %_cuda.c,$(wildcard libcore/*/*.c kernels/*.c))
+LIB_SRC  := $(filter-out %_cuda.c,$(wildcard libcore/*/*.c libcore/*/*/*.c kernels/*.c kernels/*/*.c))
 LIB_OBJ  := $(LIB_SRC:%.c=$(B)/obj/%.o)
-CMD_ALL  := $(wildcard cmd/*.c)
+CMD_ALL  := $(wildcard cmd/*.c cmd/cli/*.c)
 TOOLS    := $(patsubst cmd/%.c,%,$(wildcard cmd/cag-*.c))
 CMD_OBJ  := $(patsubst %.c,$(B)/obj/%.o,$(filter-out cmd/cag-%.c,$(CMD_ALL)))
 UNIT_SRC := $(wildcard tests/unit/test_*.c tests/kernels/test_*.c \
@@ -105,8 +105,8 @@ $(B)/obj/%.o: %.c
 $(B)/obj/libcore/engine/backend_load.o: DEFS = -DCAG_LIBDIR='"$(LIBDIR)"'
 
 # the git id is only in one object, rebuilt when it changes
-$(B)/obj/cmd/opt_help.o: DEFS = -DCAG_GIT_ID='"$(GIT_ID)"'
-$(B)/obj/cmd/opt_help.o: $(B)/git-id
+$(B)/obj/cmd/cli/opt_help.o: DEFS = -DCAG_GIT_ID='"$(GIT_ID)"'
+$(B)/obj/cmd/cli/opt_help.o: $(B)/git-id
 $(B)/git-id: FORCE
 	@mkdir -p $(@D)
 	@echo '$(GIT_ID)' | cmp -s - $@ || echo '$(GIT_ID)' > $@
@@ -157,8 +157,8 @@ $(B)/check_cuda: $(CHECK_CUDA)
 # and by g++ with a shim for the tests, which need no toolkit and no GPU.
 # Nothing else in the tree sees a CUDA header.
 
-CU_SRC  := $(wildcard kernels/*_cuda.cu)
-CU_C    := $(wildcard kernels/*_cuda.c libcore/engine/*_cuda.c)
+CU_SRC  := $(wildcard kernels/cuda/*_cuda.cu)
+CU_C    := $(wildcard kernels/cuda/*_cuda.c libcore/engine/cuda/*_cuda.c)
 CU_OBJ   = $(CU_SRC:%.cu=$(B)/obj/cuda/%.o)
 # PTX of the newest listed: what later devices compile at their first use
 CUDA_SM ?= 75 80 86 89 90
@@ -172,7 +172,7 @@ print-nvcc:
 	@echo $(NVCC)
 
 # no kernels in it
-$(B)/obj/cuda/kernels/device_cuda.o: GENCODE = -gencode arch=compute_80,code=sm_80
+$(B)/obj/cuda/kernels/cuda/device_cuda.o: GENCODE = -gencode arch=compute_80,code=sm_80
 
 # what ptxas says (registers, spills) is kept beside the object
 $(B)/obj/cuda/%.o: %.cu
@@ -366,8 +366,8 @@ demo: deps model ## build a cache from a text, ask it; MODEL=PATH for another mo
 	    $(or $(MODEL),$(DEMO_MODEL))
 
 format: ## clang-format all sources
-	clang-format -i $(wildcard include/*.h include/cag/*.h libcore/*/*.[ch] \
-	    kernels/*.[ch] cmd/*.[ch] tests/*/*.[ch])
+	clang-format -i $(wildcard include/*.h include/cag/*.h libcore/*/*.[ch] libcore/*/*/*.[ch] \
+	    kernels/*.[ch] kernels/*/*.[ch] cmd/*.[ch] cmd/cli/*.[ch] tests/*/*.[ch])
 
 compdb: ## compile_commands.json for editors
 	@$(MAKE) -Bn V=1 all tests | perl tests/tools/compdb.pl > compile_commands.json

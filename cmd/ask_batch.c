@@ -9,7 +9,7 @@
 
 #include "cmd/ask_common.h"
 #include "cmd/ask_lines.h"
-#include "cmd/ui.h"
+#include "cmd/cli/ui.h"
 
 struct batch_io {
     struct ask_lines in; /* first: next and ready get the struct */

@@ -13,7 +13,7 @@
 #include <editline/readline.h>
 
 #include "cmd/ask_common.h"
-#include "cmd/ui.h"
+#include "cmd/cli/ui.h"
 
 #define QUOTES "\"\"\""
 enum { N_QUOTES = 3 };

@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cmd/ui.h"
+#include "cmd/cli/ui.h"
 
 #define READ_BYTES     ((size_t)64 << 10)
 #define LINE_MAX_BYTES ((size_t)256 << 20)

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "cmd/ask_common.h"
-#include "cmd/ui.h"
+#include "cmd/cli/ui.h"
 
 bool ask_stream_text(void *ctx, const char *text, size_t n)
 {

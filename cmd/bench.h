@@ -13,7 +13,7 @@
 #include <cag/bench.h>
 #include <stdio.h>
 
-#include "cmd/opt.h"
+#include "cmd/cli/opt.h"
 
 /* The command; returns the exit status. */
 int bench_probe(int argc, char **argv);

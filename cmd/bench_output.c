@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "cmd/bench.h"
-#include "cmd/ui.h"
-#include "cmd/ui_internal.h"
+#include "cmd/cli/ui.h"
+#include "cmd/cli/ui_internal.h"
 
 const char *const bench_formats[] = { "md", "csv", "json", "jsonl", NULL };
 

@@ -5,10 +5,10 @@
 #include <cag/probe.h>
 
 #include "cmd/bench.h"
-#include "cmd/operands.h"
-#include "cmd/opt.h"
-#include "cmd/places.h"
-#include "cmd/ui.h"
+#include "cmd/cli/operands.h"
+#include "cmd/cli/opt.h"
+#include "cmd/cli/places.h"
+#include "cmd/cli/ui.h"
 
 static const char *const kv_names[] = { "f16", "f32", NULL };
 /* in the order of cag_precision */

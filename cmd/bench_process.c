@@ -18,8 +18,8 @@
 #include <unistd.h>
 
 #include "cmd/bench.h"
-#include "cmd/ui.h"
-#include "cmd/ui_internal.h"
+#include "cmd/cli/ui.h"
+#include "cmd/cli/ui_internal.h"
 
 extern char **environ;
 

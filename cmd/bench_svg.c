@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "cmd/bench.h"
-#include "cmd/ui_internal.h"
+#include "cmd/cli/ui_internal.h"
 
 enum {
     WIDTH = 760,

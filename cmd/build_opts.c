@@ -10,9 +10,9 @@
 
 #include <cag/backend.h>
 
-#include "cmd/operands.h"
-#include "cmd/places.h"
-#include "cmd/ui.h"
+#include "cmd/cli/operands.h"
+#include "cmd/cli/places.h"
+#include "cmd/cli/ui.h"
 
 static const char *const codecs[] = { "f16z", "f16", "q8h", "f32", NULL };
 /* in the order of cag_precision */

@@ -7,7 +7,7 @@
 
 #include <cag/manifest.h>
 
-#include "cmd/opt.h"
+#include "cmd/cli/opt.h"
 
 struct build_cli {
     const char *model, *output, *files0, *title, *system, *system_file, *label,

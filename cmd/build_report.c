@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "cmd/loss_text.h"
-#include "cmd/places.h"
-#include "cmd/ui.h"
+#include "cmd/cli/places.h"
+#include "cmd/cli/ui.h"
 
 static void json_sources(struct ui_json *j, const cag_build_report *r)
 {

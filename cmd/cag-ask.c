@@ -6,10 +6,10 @@
 #include <unistd.h>
 
 #include "cmd/ask_common.h"
-#include "cmd/operands.h"
-#include "cmd/opt.h"
-#include "cmd/places.h"
-#include "cmd/ui.h"
+#include "cmd/cli/operands.h"
+#include "cmd/cli/opt.h"
+#include "cmd/cli/places.h"
+#include "cmd/cli/ui.h"
 
 static const char *const stales[] = { "error", "warn", "ignore", NULL };
 static const char *const verifies[] = { "header", "full", NULL };

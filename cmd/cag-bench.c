@@ -19,11 +19,11 @@
 #include <unistd.h>
 
 #include "cmd/bench.h"
-#include "cmd/operands.h"
-#include "cmd/opt.h"
-#include "cmd/places.h"
-#include "cmd/ui.h"
-#include "cmd/ui_internal.h"
+#include "cmd/cli/operands.h"
+#include "cmd/cli/opt.h"
+#include "cmd/cli/places.h"
+#include "cmd/cli/ui.h"
+#include "cmd/cli/ui_internal.h"
 
 enum { MAX_LIST = 32, MAX_QUESTION = 4096 };
 

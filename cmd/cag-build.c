@@ -8,10 +8,10 @@
 
 #include "cmd/build_opts.h"
 #include "cmd/build_report.h"
-#include "cmd/operands.h"
-#include "cmd/opt.h"
-#include "cmd/places.h"
-#include "cmd/ui.h"
+#include "cmd/cli/operands.h"
+#include "cmd/cli/opt.h"
+#include "cmd/cli/places.h"
+#include "cmd/cli/ui.h"
 
 static const char examples[] =
     "  cag-build -m model.gguf -o handbook.kvc docs/\n"

@@ -8,9 +8,9 @@
 
 #include "cmd/build_report.h"
 #include "cmd/inspect_report.h"
-#include "cmd/opt.h"
-#include "cmd/places.h"
-#include "cmd/ui.h"
+#include "cmd/cli/opt.h"
+#include "cmd/cli/places.h"
+#include "cmd/cli/ui.h"
 
 static struct {
     const char *model, *template_file, *messages;

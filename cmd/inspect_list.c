@@ -9,8 +9,8 @@
 
 #include "cmd/build_report.h"
 #include "cmd/inspect_report.h"
-#include "cmd/places.h"
-#include "cmd/ui.h"
+#include "cmd/cli/places.h"
+#include "cmd/cli/ui.h"
 
 static const char *state(const cag_kvc *k, const cag_places *places)
 {

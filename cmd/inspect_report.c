@@ -8,8 +8,8 @@
 #include <cag/backend.h>
 
 #include "cmd/loss_text.h"
-#include "cmd/places.h"
-#include "cmd/ui.h"
+#include "cmd/cli/places.h"
+#include "cmd/cli/ui.h"
 
 static void line(const char *name, const char *value)
 {

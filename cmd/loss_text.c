@@ -8,7 +8,7 @@
 
 #include <stdio.h>
 
-#include "cmd/ui_internal.h"
+#include "cmd/cli/ui_internal.h"
 
 const char *loss_kl(char out[LOSS_TEXT], const cag_kvc_receipt *r)
 {

@@ -6,7 +6,7 @@
 
 #include <cag/kvc.h>
 
-#include "cmd/ui.h"
+#include "cmd/cli/ui.h"
 
 enum { LOSS_TEXT = 192 };
 

@@ -1,6 +1,6 @@
 /*
  * kvc_receipt.h - the section RCPT: what a lossy codec lost, as canonical
- * JSON (kvc(5)).  Who measures it: pipeline/receipt.c.
+ * JSON (kvc(5)).  Who measures it: build/measure_loss.c.
  */
 #ifndef KVC_RECEIPT_H
 #define KVC_RECEIPT_H

@@ -17,7 +17,7 @@ extern "C" {
 #include "kernels/kernels.h"
 #include "kernels/quant.h"
 }
-#include "kernels/kernels_cuda.h"
+#include "kernels/cuda/kernels_cuda.h"
 #include "tests/cuda/shim_control.h"
 
 /* --------------------------------------------------------------------- TAP */

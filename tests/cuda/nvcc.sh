@@ -21,7 +21,7 @@ exit 1 if $?;
 
 # name in the budget -> [registers, bytes of spills], the most of all targets
 my (%used, $kernel);
-for my $file (map { "build/release/obj/cuda/" . s/cu$/ptxas/r } glob "kernels/*_cuda.cu") {
+for my $file (map { "build/release/obj/cuda/" . s/cu$/ptxas/r } glob "kernels/cuda/*_cuda.cu") {
     for (split /\n/, slurp($file)) {
         $kernel = $1 if /Compiling entry function .(\S+?). for/;
         $kernel = "$1<$2>" if ($kernel // "") =~ /(?:\d+)([a-z]\w*?_kernel)ILi(\d+)E/;
@@ -53,7 +53,7 @@ $dump = -x $dump ? $dump : `command -v cuobjdump` =~ s/\s+$//r;
 my ($arch, $fn, %mma) = ("");
 for my $sm (75, 80) {
     $fn = "";
-    for (`$nvcc -std=c++17 -O3 -I. -arch=compute_$sm -ptx -o /dev/stdout kernels/attention_cuda.cu`) {
+    for (`$nvcc -std=c++17 -O3 -I. -arch=compute_$sm -ptx -o /dev/stdout kernels/cuda/attention_cuda.cu`) {
         $fn = $1 if /^\s*(?:\.\w+\s+)*\.(?:entry|func)\s+(\w+)/;
         $mma{"compute_$sm $fn"} += /\bmma\.sync\.aligned\.m16n8k\d+\.row\.col\.f32\.f16\.f16\.f32/ ? 1 : 0
             if $fn =~ /attention_kernel|attend_codes/;
@@ -61,7 +61,7 @@ for my $sm (75, 80) {
 }
 my $n_ptx = keys %mma;
 if ($dump ne "") {
-    for (`$dump -sass build/release/obj/cuda/kernels/attention_cuda.o`) {
+    for (`$dump -sass build/release/obj/cuda/kernels/cuda/attention_cuda.o`) {
         $arch = $1 if /arch = (sm_\d+)/;
         $fn = $1 if /Function : (\S+)/;
         $mma{"$arch $fn"} += /\bHMMA\./ ? 1 : 0 if $arch && $fn =~ /attention_kernel/;

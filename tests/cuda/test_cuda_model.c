@@ -14,7 +14,7 @@
 
 #include "tests/model/mtest.h"
 
-#include "engine/backend_cuda.h"
+#include "engine/cuda/cuda.h"
 #include "engine/engine.h"
 #include "tests/cuda/shim_control.h"
 

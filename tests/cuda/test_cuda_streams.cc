@@ -5,7 +5,7 @@
  */
 #include "tests/cuda/cuda_shim.h"
 
-#include "kernels/cuda.cuh"
+#include "kernels/cuda/cuda.cuh"
 
 #include <limits.h>
 #include <signal.h>

@@ -23,7 +23,7 @@
 #include "kvc/kvc_meta.h"
 #include "kvc/kvc_read.h"
 #include "kvc/kvc_write.h"
-#include "pipeline/record.h"
+#include "binding/record.h"
 #include "util/mem.h"
 #include "util/rd.h"
 

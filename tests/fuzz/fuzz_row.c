@@ -7,8 +7,8 @@
  */
 #include <string.h>
 
-#include "pipeline/prompt.h"
-#include "pipeline/row.h"
+#include "prompt/prompt.h"
+#include "ask/batch_row.h"
 #include "util/mem.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -20,7 +20,7 @@ my %one = (      # header -> the only file
     "jansson.h" => "libcore/util/json.c", "xxhash.h" => "libcore/util/hash.c",
     "openssl/" => "libcore/util/hash.c", "utf8proc.h" => "libcore/util/text.c",
     "zstd" => "libcore/kvc/kvc_codec.c", "pcre2.h" => "libcore/tokenizer/pretok.c",
-    "yaml.h" => "libcore/manifest/manifest.c",
+    "yaml.h" => "libcore/source/manifest.c",
 );
 my @dirs = (keys %may, grep { -d && !$may{$_} } glob "libcore/*");
 for my $dir (sort @dirs) {

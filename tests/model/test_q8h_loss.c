@@ -10,7 +10,7 @@
 
 #include <math.h>
 
-#include "engine/kv_q8h.h"
+#include "engine/cpu/q8h_build.h"
 #include "kernels/kernels.h"
 #include "model/model.h"
 

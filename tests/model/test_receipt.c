@@ -14,8 +14,8 @@
 #include "engine/engine.h"
 #include "engine/session.h"
 #include "kernels/kernels.h"
-#include "pipeline/build_job.h"
-#include "pipeline/receipt.h"
+#include "build/build_job.h"
+#include "build/measure_loss.h"
 
 #define MODEL GOLDEN "models/qwen3.F16.gguf"
 enum { N_MAX = 256 };

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "pipeline/batch_known.h"
+#include "ask/batch_known.h"
 #include "util/mem.h"
 
 #define USAGE                                              \

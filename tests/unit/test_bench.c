@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "pipeline/bench.h"
+#include "bench/bench.h"
 #include "util/mem.h"
 
 static void medians(void **state)

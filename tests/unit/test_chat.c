@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "chat_fixture.h"
-#include "tokenizer/chat.h"
+#include "prompt/chat.h"
 #include "util/file.h"
 #include "util/mem.h"
 

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "pipeline/depfile.h"
+#include "build/depfile.h"
 
 static const char *const names[] = {
     "plain.md",    "two words.md", "hash#1", "dollar$x",

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tokenizer/jinja.h"
+#include "template/jinja.h"
 #include "util/file.h"
 #include "util/mem.h"
 

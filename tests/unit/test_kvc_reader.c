@@ -8,7 +8,7 @@
 #include <math.h>
 #include <sys/wait.h>
 
-#include "engine/kv_q8h.h"
+#include "engine/cpu/q8h_build.h"
 
 /* Run the reader; *out gets stdout and stderr. */
 static int reader(const char *args, struct buf *out)

@@ -3,7 +3,7 @@
  */
 #include "kvc_fixture.h"
 
-#include "engine/kvcache.h"
+#include "engine/cpu/kvcache_cpu.h"
 
 /* Elements of a tile at (token, channel), from kernels.h once more. */
 static size_t k_at(int d, int t, int c)

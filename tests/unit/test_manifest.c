@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "manifest/manifest.h"
+#include "source/manifest.h"
 #include "util/file.h"
 #include "util/mem.h"
 

@@ -4,7 +4,7 @@
 #include "unit.h"
 
 #include "capture.h"
-#include "cmd/opt.h"
+#include "cmd/cli/opt.h"
 
 static struct {
     bool json;

@@ -6,7 +6,7 @@
 #include "unit.h"
 
 #include "chat_fixture.h"
-#include "pipeline/prompt.h"
+#include "prompt/prompt.h"
 #include "util/mem.h"
 
 #define NOW 1764000000

@@ -9,8 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "pipeline/filter.h"
-#include "pipeline/sources.h"
+#include "source/source_filter.h"
+#include "source/sources.h"
 
 static char dir[64];
 

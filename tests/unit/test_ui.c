@@ -10,7 +10,7 @@
 #include <sys/mman.h>
 
 #include "capture.h"
-#include "cmd/ui.h"
+#include "cmd/cli/ui.h"
 
 static struct captured c;
 

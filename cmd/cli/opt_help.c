@@ -1,0 +1,130 @@
+/*
+ * opt_help.c - --help and --version, from the same table.
+ *
+ * --help fits a screen: examples come first, then the options in use every
+ * day with a line each; those behind OPT_MORE are only named, the manual
+ * explains them.
+ */
+#include <cag.h>
+#include <string.h>
+
+#include "cmd/cli/opt_internal.h"
+
+enum { COLUMNS = 79, HELP_COLUMN = 26 };
+
+/* "-m, --model M", "    --progress auto|always|never" */
+static void left_side(const opt_spec *s, char *out, size_t size)
+{
+    int n;
+
+    if (s->letter)
+        n = ui_format(out, size, "-%c, --%s", s->letter, s->name);
+    else
+        n = ui_format(out, size, "    --%s", s->name);
+    if (s->arg)
+        ui_format(out + n, size - (size_t)n, " %s", s->arg);
+    for (int i = 0; s->choices && s->choices[i]; i++)
+        n += ui_format(out + n, size - (size_t)n, "%c%s", i ? '|' : ' ',
+                       s->choices[i]);
+}
+
+/* text in words from column at on, which is where the cursor is */
+static void wrapped(const char *text, int at, int indent)
+{
+    while (*text) {
+        int n = (int)strcspn(text, " ");
+        if (at > indent && at + 1 + n > COLUMNS) {
+            printf("\n%*s", indent, "");
+            at = indent;
+        } else if (at > indent) {
+            putchar(' ');
+            at++;
+        }
+        printf("%.*s", n, text);
+        at += n;
+        text += n;
+        text += strspn(text, " ");
+    }
+    putchar('\n');
+}
+
+static void one_line(const opt_spec *s)
+{
+    char left[128], right[256];
+    int n;
+
+    left_side(s, left, sizeof left);
+    n = printf("  %s", left);
+    if (n + 2 > HELP_COLUMN) {
+        putchar('\n');
+        n = 0;
+    }
+    printf("%*s", HELP_COLUMN - n, "");
+    if (s->env)
+        ui_format(right, sizeof right, "%s [%s]", s->help, s->env);
+    else
+        ui_format(right, sizeof right, "%s", s->help);
+    wrapped(right, HELP_COLUMN, HELP_COLUMN);
+}
+
+void opt_print_help(const opt_usage *u)
+{
+    const opt_spec *s = u->specs;
+    const char *line = u->synopsis;
+    bool first = true;
+
+    for (; *line; first = false) {
+        int n = (int)strcspn(line, "\n");
+        printf("%s %s %.*s\n", first ? "usage:" : "      ", u->tool, n, line);
+        line += n;
+        line += *line == '\n';
+    }
+    if (u->summary)
+        printf("%s\n", u->summary);
+    if (u->examples)
+        printf("\nExamples:\n%s", u->examples);
+    printf("\nOptions:\n");
+    for (; s->type != OPT_T_END && s->type != OPT_T_MORE; s++)
+        one_line(s);
+    if (s->type == OPT_T_MORE) {
+        int at = printf("\nMore, explained in %s(1):", u->tool) - 1;
+        for (s++; s->type != OPT_T_END; s++) {
+            char name[80];
+            int n = 0;
+            if (s->letter)
+                n = ui_format(name, sizeof name, "-%c, ", s->letter);
+            n += ui_format(name + n, sizeof name - (size_t)n, "--%s", s->name);
+            bool last = s[1].type == OPT_T_END;
+            if (at + 1 + n + !last > COLUMNS) {
+                printf("\n ");
+                at = 1;
+            }
+            printf(" %s%s", name, last ? "" : ",");
+            at += 1 + n + !last;
+        }
+        putchar('\n');
+    }
+}
+
+const char *opt_git_id(void)
+{
+    return CAG_GIT_ID;
+}
+
+void opt_print_version(const opt_usage *u)
+{
+    const char *name;
+    bool usable, chosen;
+
+    printf("%s %s\n", u->tool, CAG_VERSION);
+    printf("git %s\n", CAG_GIT_ID);
+    printf("kvc reads and writes version %d.%d\n", CAG_KVC_MAJOR,
+           CAG_KVC_MINOR);
+    for (int i = 0; (name = cag_kernels_at(i, &usable, &chosen)); i++)
+        printf("kernels %s%s\n", name,
+               chosen   ? " (used here)"
+               : usable ? ""
+                        : " (not on this CPU)");
+    for (int i = 0; (name = cag_backend_at(i)); i++)
+        printf("backend %s\n", name);
+}

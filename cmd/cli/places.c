@@ -1,0 +1,163 @@
+/*
+ * places.c - see places.h.
+ */
+#include "cmd/cli/places.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "cmd/cli/opt.h"
+#include "cmd/cli/ui.h"
+
+static const char *env(const char *name)
+{
+    const char *v = getenv(name);
+
+    return v && *v ? v : NULL;
+}
+
+/* dir/sub in out, or NULL when dir is unset or too long. */
+static const char *below(char out[PATH_MAX], const char *dir, const char *sub)
+{
+    if (!dir || snprintf(out, PATH_MAX, "%s/%s", dir, sub) >= PATH_MAX)
+        return NULL;
+    return out;
+}
+
+/* Made on first use; without one, hashes are simply not remembered. */
+static const char *make_dir(const char *path)
+{
+    char part[PATH_MAX];
+
+    if (!path || strlen(path) >= sizeof part)
+        return NULL;
+    memcpy(part, path, strlen(path) + 1);
+    for (char *p = part + 1; *p; p++)
+        if (*p == '/') {
+            *p = 0;
+            mkdir(part, 0700);
+            *p = '/';
+        }
+    return mkdir(part, 0700) == 0 || errno == EEXIST ? path : NULL;
+}
+
+const cag_places *places_get(void)
+{
+    static char cache[PATH_MAX], hub[PATH_MAX], tmp[PATH_MAX];
+    static cag_places p;
+    static bool done;
+    const char *dir;
+
+    if (done)
+        return &p;
+    done = true;
+    p.model = env("CAG_MODEL");
+    p.models = env("CAG_MODELS");
+    dir = env("CAG_CACHE_DIR");
+    if (!dir)
+        dir = below(cache, env("XDG_CACHE_HOME"), "cag");
+    if (!dir)
+        dir = below(cache, env("HOME"), ".cache/cag");
+    p.cache_dir = make_dir(dir);
+    p.cache_dir_ro = "/var/cache/cag";
+    p.hf_hub = env("HF_HUB_CACHE");
+    if (!p.hf_hub)
+        p.hf_hub = below(hub, env("HF_HOME"), "hub");
+    if (!p.hf_hub)
+        p.hf_hub =
+            below(hub, below(tmp, env("XDG_CACHE_HOME"), "huggingface"), "hub");
+    if (!p.hf_hub)
+        p.hf_hub = below(hub, env("HOME"), ".cache/huggingface/hub");
+    return &p;
+}
+
+const char *places_plugin(void)
+{
+    return env("CAG_CUDA_PLUGIN");
+}
+
+int64_t places_now(void)
+{
+    return (int64_t)time(NULL);
+}
+
+int64_t places_epoch(void)
+{
+    const char *v = env("SOURCE_DATE_EPOCH");
+    char *end;
+    long long n;
+
+    if (!v)
+        return -1;
+    errno = 0;
+    n = strtoll(v, &end, 10);
+    if (errno || *end || n < 0 || n > 253402300799)
+        opt_fail("SOURCE_DATE_EPOCH is '%s', expected seconds since 1970", v);
+    return n;
+}
+
+/* The number behind name in a file of /proc or /sys; false if there is none. */
+static bool number_in(const char *file, const char *name, uint64_t *out)
+{
+    FILE *f = fopen(file, "re");
+    char line[256];
+    bool found = false;
+
+    while (f && !found && fgets(line, sizeof line, f))
+        if (!strncmp(line, name, strlen(name))) {
+            char *end, *s = line + strlen(name);
+
+            errno = 0;
+            *out = strtoull(s, &end, 10);
+            found = !errno && end != s;
+        }
+    if (f)
+        fclose(f);
+    return found;
+}
+
+uint64_t places_free_memory(void)
+{
+    uint64_t kib, limit, used;
+    uint64_t n =
+        number_in("/proc/meminfo", "MemAvailable:", &kib) ? kib << 10 : 0;
+
+    if (number_in("/sys/fs/cgroup/memory.max", "", &limit) &&
+        number_in("/sys/fs/cgroup/memory.current", "", &used) &&
+        limit >= used && (!n || limit - used < n))
+        n = limit - used;
+    return n;
+}
+
+static void on_note(void *ctx, cag_note kind, const char *line)
+{
+    (void)ctx;
+    ui_progress_end();
+    if (kind == CAG_NOTE_WARN)
+        ui_warn("%s", line);
+    else if (kind == CAG_NOTE_WAIT)
+        ui_note("%s", line);
+    else
+        ui_verbose(kind == CAG_NOTE_INFO ? 1 : 2, "%s", line);
+}
+
+/* What is read by a model is counted in tokens, what is written or checked
+ * in bytes. */
+static bool on_progress(void *ctx, const char *what, uint64_t done,
+                        uint64_t total)
+{
+    (void)ctx;
+    return ui_progress(strcmp(what, "prefill") && strcmp(what, "receipt")
+                           ? ui_bytes
+                           : ui_tokens,
+                       what, done, total);
+}
+
+cag_hooks places_hooks(void)
+{
+    return (cag_hooks){ on_note, on_progress, NULL };
+}

@@ -1,0 +1,164 @@
+/*
+ * ask.c - one question at a time: from the clean prefix, or in a
+ * conversation.
+ */
+#include <string.h>
+
+#include "ask/kb.h"
+#include "ask/turn.h"
+#include "util/error.h"
+#include "util/json.h"
+#include "util/mem.h"
+#include "util/text.h"
+
+static cag_status run(cag_kb *kb, const cag_ids *ids, const cag_ask_params *p,
+                      cag_text_fn fn, void *ctx, cag_answer *out,
+                      cag_error *err)
+{
+    struct turn t;
+    cag_status st = turn_start(&t, kb, ids->id, ids->n, p, fn, ctx, err);
+
+    if (st)
+        return st;
+    st = turn_run(&t, err);
+    if (st) {
+        turn_release(&t);
+        return st;
+    }
+    return turn_finish(&t, out, err);
+}
+
+cag_status cag_kb_ask(cag_kb *kb, const char *question, size_t size,
+                      const cag_ask_params *p, cag_text_fn fn, void *ctx,
+                      cag_answer *out, cag_error *err)
+{
+    cag_ids ids = CAG_IDS_INIT;
+    cag_status st = prompt_question_encode(&kb->tail, kb->tok, question, size,
+                                           p->think, &ids, err);
+
+    memset(out, 0, sizeof *out);
+    if (!st)
+        st = run(kb, &ids, p, fn, ctx, out, err);
+    cag_ids_free(&ids);
+    return st;
+}
+
+struct cag_chat {
+    cag_kb *kb;
+    jv *messages; /* turns after the knowledge: user, assistant, ...;
+                     NULL before the first */
+};
+
+cag_status cag_chat_new(cag_kb *kb, cag_chat **out, cag_error *err)
+{
+    cag_chat *c = mem_zalloc(sizeof *c);
+
+    if (!c)
+        return cag_fail_nomem(err, "conversation");
+    c->kb = kb;
+    *out = c;
+    return CAG_OK;
+}
+
+void cag_chat_free(cag_chat *c)
+{
+    if (c)
+        jv_free(c->messages);
+    mem_free(c);
+}
+
+void cag_chat_reset(cag_chat *c)
+{
+    jv_clear(c->messages);
+}
+
+static bool add_turn(jv *messages, const char *role, const char *text,
+                     size_t size)
+{
+    jv *m = jv_new_object();
+
+    if (m && jv_set_str(m, "role", role) &&
+        jv_set(m, "content", jv_new_str(text, size)))
+        return jv_append(messages, m);
+    jv_free(m);
+    return false;
+}
+
+cag_status cag_chat_ask(cag_chat *c, const char *question, size_t size,
+                        const cag_ask_params *p, cag_text_fn fn, void *ctx,
+                        cag_answer *out, cag_error *err)
+{
+    cag_ids ids = CAG_IDS_INIT;
+    jv *turns = NULL;
+    size_t bad;
+    bool keep;
+    cag_status st;
+
+    memset(out, 0, sizeof *out);
+    if (!utf8_valid(question, size, &bad))
+        return cag_fail(err, CAG_E_FORMAT, NULL, (int64_t)bad,
+                        "the question is not valid UTF-8 (byte %zu)", bad);
+    /* what the conversation will be once this turn has succeeded */
+    turns = c->messages ? jv_copy(c->messages) : jv_new_array();
+    if (!turns || !add_turn(turns, "user", question, size)) {
+        st = cag_fail_nomem(err, "conversation");
+        goto out;
+    }
+    if (jv_count(c->messages) == 0) {
+        st = prompt_question_encode(&c->kb->tail, c->kb->tok, question, size,
+                                    p->think, &ids, err);
+    } else {
+        st = prompt_chat_encode(&c->kb->tail, c->kb->tok, turns, p->think, &ids,
+                                err);
+    }
+    if (!st)
+        st = run(c->kb, &ids, p, fn, ctx, out, err);
+    /* a full conversation names the way out */
+    if (st == CAG_E_LIMIT && jv_count(c->messages) && err)
+        st = cag_fail(err, CAG_E_LIMIT, NULL, -1,
+                      "the conversation is full (%zu tokens after %zu of "
+                      "knowledge, the context has %lld); /reset starts anew",
+                      ids.n, c->kb->n_ids, (long long)c->kb->n_ctx);
+    /* what was said before a stop was said; a turn without a word was not */
+    keep = !st || (st == CAG_E_CANCELLED && out->size > 0);
+    if (keep && !add_turn(turns, "assistant", out->text, out->size)) {
+        keep = false;
+        st = st ? st : cag_fail_nomem(err, "conversation");
+    }
+    if (keep) {
+        jv_free(c->messages);
+        c->messages = turns;
+        turns = NULL;
+    }
+out:
+    jv_free(turns);
+    cag_ids_free(&ids);
+    return st;
+}
+
+cag_status cag_kb_prompt(cag_kb *kb, const char *question, size_t size,
+                         bool think, cag_prompt_view *out, cag_error *err)
+{
+    struct buf b = BUF_INIT;
+    cag_ids ids = CAG_IDS_INIT;
+    size_t n_text;
+    const char *text = cag_kvc_text(kb->kvc, &n_text);
+    cag_status st = prompt_question_encode(&kb->tail, kb->tok, question, size,
+                                           think, &ids, err);
+
+    memset(out, 0, sizeof *out);
+    if (st)
+        return st;
+    buf_add(&b, text, n_text);
+    buf_str(&b, kb->tail.mid);
+    question = chat_strip(question, &size, kb->tail.question_trim);
+    buf_add(&b, question, size);
+    buf_str(&b, kb->tail.suffix[think]);
+    out->cached_bytes = n_text;
+    out->n_cached = (int64_t)kb->n_ids;
+    out->n_prompt = (int64_t)ids.n;
+    out->room = kb->n_ctx - out->n_cached - out->n_prompt;
+    out->text = buf_detach(&b, &out->size);
+    cag_ids_free(&ids);
+    return out->text ? CAG_OK : cag_fail_nomem(err, "prompt");
+}

@@ -1,0 +1,459 @@
+/*
+ * batch.c - many questions on one cache, decoded together.
+ *
+ * A window of rows slides over the input.  Up to `parallel` of them are
+ * running turns that step together over the one prefix; as soon as one ends,
+ * the next row takes its place.  Rows leave in input order (or as they end,
+ * unordered), so memory is bounded by the window whatever the input's length.
+ * An answer does not depend on its neighbours (session.h), so none of this
+ * changes a byte of it.
+ *
+ * While rows are running the input is read only as far as it is there: a
+ * coprocess that waits for each answer is served like a file.
+ *
+ * An error that ends the batch (a GPU that is lost) does not take back what was
+ * answered: rows that waited behind a running one leave then, if they are JSON
+ * and so say which they are.
+ */
+#include <string.h>
+
+#include "ask/batch_known.h"
+#include "ask/kb.h"
+#include "util/note.h"
+#include "ask/batch_row.h"
+#include "ask/turn.h"
+#include "util/error.h"
+#include "util/mem.h"
+
+#define MAX_PARALLEL  256
+#define LONG_QUESTION 512 /* tokens */
+
+enum slot_state { SLOT_FREE, SLOT_RUNNING, SLOT_WAITING, SLOT_DONE };
+
+struct slot {
+    enum slot_state state;
+    struct row row;
+    struct turn turn;
+    struct buf out; /* the finished row                        */
+    int twin;       /* slot whose answer this one waits for    */
+    bool earlier;   /* its answer is of an earlier run         */
+    char key[17];
+};
+
+struct batch {
+    cag_kb *kb;
+    const cag_batch_opts *o;
+    cag_line_fn in;
+    cag_row_fn out;
+    void *ctx;
+    cag_batch_report *r;
+    struct slot *slot; /* [n_slot], a ring                     */
+    int n_slot, head, n_used, n_running, parallel;
+    int64_t line;
+    bool jsonl_in, jsonl_out, know_format, end, stop;
+    bool torn; /* the output itself failed             */
+    struct known known;
+    cag_step *step; /* [n_slot] scratch of a step           */
+    struct turn **new_turn;
+    int *step_slot;
+};
+
+/* ------------------------------------------------------------------ rows */
+
+static struct slot *slot_at(struct batch *b, int i)
+{
+    return &b->slot[(b->head + i) % b->n_slot];
+}
+
+/* Write the finished row of s. */
+static cag_status complete(struct batch *b, struct slot *s, const cag_answer *a,
+                           cag_error *err)
+{
+    cag_status st = CAG_OK;
+
+    if (b->jsonl_out)
+        st = row_write(b->kb, &s->row, a, s->key, &s->out, err);
+    else
+        row_write_text(s->row.error.status ? NULL : a, &s->out);
+    if (!st && buf_failed(&s->out))
+        st = cag_fail_nomem(err, "row");
+    s->state = SLOT_DONE;
+    return st;
+}
+
+static cag_status fail_row(struct batch *b, struct slot *s,
+                           const cag_error *why, cag_error *err)
+{
+    char msg[sizeof why->msg];
+
+    memcpy(msg, why->msg, sizeof msg);
+    cag_fail(&s->row.error, why->status, NULL, -1, "line %lld: %s",
+             (long long)s->row.line, msg);
+    return complete(b, s, NULL, err);
+}
+
+/* Errors of one row; all others end the batch. */
+static bool is_row_error(cag_status st)
+{
+    return st == CAG_E_FORMAT || st == CAG_E_LIMIT || st == CAG_E_USAGE;
+}
+
+static cag_status finish_turn(struct batch *b, struct slot *s, cag_error *err)
+{
+    cag_answer a;
+    cag_status st = turn_finish(&s->turn, &a, err);
+
+    if (st)
+        return st;
+    b->n_running--;
+    b->r->n_generated += a.n_generated;
+    st = complete(b, s, &a, err);
+    if (!st)
+        known_add(&b->known, &s->row, s->key, &a);
+    /* equal greedy questions are answered once */
+    for (int i = 0; i < b->n_used && !st; i++) {
+        struct slot *t = slot_at(b, i);
+
+        if (t->state == SLOT_WAITING && &b->slot[t->twin] == s)
+            st = complete(b, t, &a, err);
+    }
+    cag_answer_release(&a);
+    return st;
+}
+
+/* A running row with the same question, or -1. */
+static int find_twin(const struct batch *b, const struct slot *s)
+{
+    if (s->row.params.sampling.temperature > 0)
+        return -1;
+    for (int i = 0; i < b->n_slot; i++) {
+        const struct slot *t = &b->slot[i];
+
+        if (t != s && t->state == SLOT_RUNNING && t->row.size == s->row.size &&
+            !memcmp(t->row.question, s->row.question, s->row.size) &&
+            !strcmp(t->key, s->key))
+            return i;
+    }
+    return -1;
+}
+
+/* --dry-run: would this row be answered? */
+static cag_status check_row(struct batch *b, struct slot *s, cag_error *err)
+{
+    cag_error why = CAG_ERROR_INIT;
+    cag_prompt_view v;
+    int64_t first;
+    cag_status st = known_id(&b->known, &s->row, &first, err);
+
+    if (st)
+        return st;
+    st = cag_kb_prompt(b->kb, s->row.question, s->row.size, s->row.params.think,
+                       &v, &why);
+    if (!st && v.room < 1)
+        st = cag_fail(&why, CAG_E_LIMIT, NULL, -1,
+                      "the question does not fit: %lld tokens of knowledge + "
+                      "%lld of question, the context has %lld",
+                      (long long)v.n_cached, (long long)v.n_prompt,
+                      (long long)b->kb->n_ctx);
+    else if (!st && first)
+        st =
+            cag_fail(&why, CAG_E_FORMAT, NULL, -1,
+                     "the id was given before, on line %lld", (long long)first);
+    cag_free(v.text);
+    if (st && !is_row_error(st))
+        return cag_error_copy(err, &why);
+    if (st)
+        return fail_row(b, s, &why, err);
+    s->state = SLOT_DONE;
+    return CAG_OK;
+}
+
+static cag_status run_row(struct batch *b, struct slot *s, cag_error *err)
+{
+    cag_ids ids = CAG_IDS_INIT;
+    cag_error why = CAG_ERROR_INIT;
+    cag_status st;
+
+    st = prompt_question_encode(&b->kb->tail, b->kb->tok, s->row.question,
+                                s->row.size, s->row.params.think, &ids, &why);
+    if (!st) {
+        b->r->n_prompt += (int64_t)ids.n;
+        st = turn_prepare(&s->turn, b->kb, ids.id, ids.n, &s->row.params, NULL,
+                          NULL, &why);
+    }
+    cag_ids_free(&ids);
+    if (st)
+        return is_row_error(st) ? fail_row(b, s, &why, err)
+                                : cag_error_copy(err, &why);
+    s->state = SLOT_RUNNING;
+    b->n_running++;
+    return CAG_OK;
+}
+
+static cag_status start_row(struct batch *b, struct slot *s, cag_error *err)
+{
+    const cag_answer *recent;
+    cag_answer earlier;
+    cag_status st;
+
+    if (s->row.error.status)
+        return complete(b, s, NULL, err);
+    if (b->o->check_only)
+        return check_row(b, s, err);
+    st = row_options_key(b->kb, &s->row.params, s->key, err);
+    if (st)
+        return st;
+    if (known_earlier(&b->known, &s->row, s->key, &earlier)) {
+        b->r->n_resumed++;
+        s->earlier = true;
+        st = complete(b, s, &earlier, err);
+        cag_answer_release(&earlier);
+        return st;
+    }
+    recent = known_recent(&b->known, &s->row, s->key);
+    if (recent)
+        return complete(b, s, recent, err);
+    s->twin = find_twin(b, s);
+    if (s->twin >= 0)
+        return CAG_OK; /* SLOT_WAITING, as fill left it */
+    return run_row(b, s, err);
+}
+
+static bool is_blank(const char *s, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (s[i] != ' ' && s[i] != '\t' && s[i] != '\r')
+            return false;
+    return true;
+}
+
+/* Read rows until enough are running or the window is full. */
+static cag_status fill(struct batch *b, cag_error *err)
+{
+    cag_status st = CAG_OK;
+
+    while (!st && !b->end && !b->stop && b->n_running < b->parallel &&
+           b->n_used < b->n_slot) {
+        struct slot *s = slot_at(b, b->n_used);
+        cag_error why = CAG_ERROR_INIT;
+        size_t size;
+        const char *text;
+
+        if (b->n_running && b->o->ready && !b->o->ready(b->ctx))
+            break;
+        text = b->in(b->ctx, &size, &why);
+        if (!text) {
+            b->end = true;
+            st = why.status ? cag_error_copy(err, &why) : CAG_OK;
+            break;
+        }
+        if (++b->line == 1 && size >= 3 && !memcmp(text, "\xef\xbb\xbf", 3)) {
+            text += 3;
+            size -= 3;
+        }
+        if (size && text[size - 1] == '\r')
+            size--;
+        if (is_blank(text, size))
+            continue;
+        if (!b->know_format) {
+            b->know_format = true;
+            b->jsonl_in = text[0] == '{';
+            b->jsonl_out = b->o->format ? b->o->format == 2 : b->jsonl_in;
+            if (b->o->earlier && !b->jsonl_out)
+                return cag_fail(err, CAG_E_USAGE, b->o->name, -1,
+                                "--resume needs rows as JSON: add "
+                                "--output-format jsonl");
+        }
+        st = row_parse(&s->row, text, size, b->line, b->jsonl_in, &b->o->params,
+                       err);
+        if (st)
+            break;
+        b->n_used++;
+        b->r->n_row++;
+        s->state = SLOT_WAITING;
+        s->twin = -1;
+        st = start_row(b, s, err);
+        /* rows that are done at once should not wait for a full window */
+        if (!st && s->state == SLOT_DONE)
+            break;
+    }
+    return st;
+}
+
+/* Read the questions that were not read yet, together. */
+static cag_status begin(struct batch *b, cag_error *err)
+{
+    cag_status st = CAG_OK;
+    int n = 0;
+
+    for (int i = 0; i < b->n_slot; i++)
+        if (b->slot[i].state == SLOT_RUNNING && !b->slot[i].turn.n_generated) {
+            b->new_turn[n] = &b->slot[i].turn;
+            b->step_slot[n++] = i;
+        }
+    if (n)
+        st = turn_begin(b->new_turn, b->step, n, err);
+    for (int i = 0; i < n && !st; i++)
+        if (b->new_turn[i]->finish)
+            st = finish_turn(b, &b->slot[b->step_slot[i]], err);
+    return st;
+}
+
+/*
+ * Rows of a step are cheap up to the number the row kernels take at once:
+ * while few questions are left, guesses fill that up.
+ */
+static cag_status step(struct batch *b, cag_error *err)
+{
+    int guesses = b->n_running ? CAG_STEP_MAX / b->n_running - 1 : 0, n = 0;
+    cag_status st;
+
+    for (int i = 0; i < b->n_slot; i++)
+        if (b->slot[i].state == SLOT_RUNNING) {
+            turn_step(&b->slot[i].turn, guesses, &b->step[n]);
+            b->step_slot[n++] = i;
+        }
+    if (!n)
+        return CAG_OK;
+    st = turn_verify(b->step, n, err);
+    for (int i = 0; i < n && !st; i++) {
+        struct slot *s = &b->slot[b->step_slot[i]];
+
+        st = turn_advance(&s->turn, &b->step[i], err);
+        if (!st && s->turn.finish)
+            st = finish_turn(b, s, err);
+    }
+    return st;
+}
+
+static cag_status emit(struct batch *b, struct slot *s, cag_error *err)
+{
+    bool failed = s->row.error.status != CAG_OK;
+    cag_status st = CAG_OK;
+
+    b->r->n_failed += failed;
+    b->r->n_ok += !failed;
+    if (failed)
+        note(&b->kb->hooks, CAG_NOTE_WARN, "%s%s%s",
+             b->o->name ? b->o->name : "", b->o->name ? ": " : "",
+             s->row.error.msg);
+    if (s->out.size)
+        st = b->out(b->ctx, s->out.data, s->out.size,
+                    failed       ? CAG_ROW_FAILED
+                    : s->earlier ? CAG_ROW_EARLIER
+                                 : CAG_ROW_NEW,
+                    err);
+    b->torn = st;
+    if (failed && b->o->fail_fast)
+        b->stop = true;
+    row_release(&s->row);
+    buf_free(&s->out);
+    memset(s, 0, sizeof *s);
+    return st;
+}
+
+/* Rows leave at the head; unordered ones as soon as they are done. */
+static cag_status drain(struct batch *b, cag_error *err)
+{
+    cag_status st = CAG_OK;
+
+    for (int i = 0; b->o->unordered && i < b->n_used && !st && !b->stop; i++)
+        if (slot_at(b, i)->state == SLOT_DONE)
+            st = emit(b, slot_at(b, i), err);
+    while (!st && !b->stop && b->n_used) {
+        struct slot *s = slot_at(b, 0);
+
+        if (s->state == SLOT_DONE)
+            st = emit(b, s, err);
+        else if (s->state != SLOT_FREE)
+            break;
+        b->head = (b->head + 1) % b->n_slot;
+        b->n_used--;
+    }
+    return st;
+}
+
+/* After an error: rows that are done, whoever is before them. */
+static void give_rest(struct batch *b)
+{
+    cag_error why = CAG_ERROR_INIT; /* the first error is the one told */
+
+    for (int i = 0; b->jsonl_out && i < b->n_used && !b->torn; i++)
+        if (slot_at(b, i)->state == SLOT_DONE)
+            emit(b, slot_at(b, i), &why);
+}
+
+/* As many rows at once as a GPU has memory for, at the size of a long
+ * question and its answer. */
+static void limit_to_memory(struct batch *b)
+{
+    int64_t n = (int64_t)b->kb->n_ids + LONG_QUESTION + b->o->params.max_tok;
+    int room;
+
+    if (!b->kb->engine)
+        return;
+    n = n < b->kb->n_ctx ? n : b->kb->n_ctx;
+    room = cag_engine_room(b->kb->engine, b->kb->prefix, (int)n);
+    if (room < b->parallel)
+        b->parallel = room > 1 ? room : 1;
+}
+
+static cag_status set_up(struct batch *b, cag_error *err)
+{
+    int threads = b->kb->engine ? cag_engine_n_thread(b->kb->engine) : 1;
+
+    b->parallel = b->o->parallel ? b->o->parallel : 8 * threads;
+    if (b->parallel > MAX_PARALLEL)
+        b->parallel = MAX_PARALLEL;
+    limit_to_memory(b);
+    b->n_slot = 4 * b->parallel + 16;
+    b->slot = mem_alloc_array((size_t)b->n_slot, sizeof *b->slot);
+    b->step = mem_alloc_array((size_t)b->n_slot, sizeof *b->step);
+    b->new_turn = mem_alloc_array((size_t)b->n_slot, sizeof *b->new_turn);
+    b->step_slot = mem_alloc_array((size_t)b->n_slot, sizeof *b->step_slot);
+    if (!b->slot || !b->step || !b->new_turn || !b->step_slot)
+        return cag_fail_nomem(err, "batch");
+    return known_init(&b->known, b->o->earlier, err);
+}
+
+cag_status cag_kb_batch(cag_kb *kb, const cag_batch_opts *o, cag_line_fn in,
+                        cag_row_fn out, void *ctx, cag_batch_report *r,
+                        cag_error *err)
+{
+    struct batch b = {
+        .kb = kb, .o = o, .in = in, .out = out, .ctx = ctx, .r = r
+    };
+    double start = now_s();
+    cag_status st;
+
+    memset(r, 0, sizeof *r);
+    st = set_up(&b, err);
+    while (!st && !b.stop && (!b.end || b.n_used)) {
+        st = fill(&b, err);
+        if (!st)
+            st = begin(&b, err);
+        if (!st)
+            st = step(&b, err);
+        if (!st)
+            st = drain(&b, err);
+        if (!st && kb->hooks.progress &&
+            !kb->hooks.progress(kb->hooks.ctx, "rows",
+                                (uint64_t)(r->n_ok + r->n_failed), 0))
+            st = cag_fail(err, CAG_E_CANCELLED, NULL, -1, "cancelled");
+    }
+    if (st && b.slot)
+        give_rest(&b);
+    for (int i = 0; b.slot && i < b.n_slot; i++) {
+        if (b.slot[i].state == SLOT_RUNNING)
+            turn_release(&b.slot[i].turn);
+        row_release(&b.slot[i].row);
+        buf_free(&b.slot[i].out);
+    }
+    mem_free(b.slot);
+    mem_free(b.step);
+    mem_free(b.new_turn);
+    mem_free(b.step_slot);
+    known_release(&b.known);
+    r->seconds = now_s() - start;
+    return st;
+}

@@ -1,0 +1,413 @@
+/*
+ * rows.c - a file of rows that is killed and continued, and in the end has
+ * every row once.
+ *
+ * Rows go to PATH.part, each written when it is done; PATH.part becomes PATH
+ * when all are there.  No whole row that an earlier run wrote is ever lost
+ * on the way, whenever the power fails:
+ *
+ *   STAND   rows come out as they stand in PATH.part: nothing is written
+ *   APPEND  all of PATH.part stands; only a torn last line is cut off
+ *   COPY    at the first row that differs, the rows so far are copied to a
+ *           temporary which goes on with the right ones, and replaces
+ *           PATH.part at the end.  PATH.part stays until then, and new
+ *           answers are appended to it as well.
+ *
+ * Earlier rows are read where they lie, one at a time, so memory does not
+ * grow with them.
+ */
+#include "ask/batch_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "util/error.h"
+#include "util/file.h"
+#include "util/mem.h"
+
+#define READ_BYTES ((size_t)64 << 10)
+#define MAX_LINE   ((size_t)64 << 20)
+
+enum mode { ROWS_STAND, ROWS_APPEND, ROWS_COPY };
+
+struct cag_rows {
+    int fd;     /* PATH.part, locked; or the device         */
+    char *path; /* symbolic links followed                  */
+    char *part; /* NULL: PATH is a device or a pipe         */
+    enum mode mode;
+    uint64_t old, kept; /* whole rows found; of them, those that stand */
+    uint64_t end;       /* where PATH.part goes on                  */
+    struct file_out copy;
+    struct buf scratch;
+    struct {
+        int fd;
+        uint64_t size;
+    } earlier[2];
+};
+
+/* ------------------------------------------------------------------- open */
+
+/* PATH.part, locked.  A run that just ended may have renamed what was opened:
+ * the file must still have its name. */
+static cag_status open_part(cag_rows *r, cag_error *err)
+{
+    struct stat a, b;
+    int locked;
+
+    for (;;) {
+        r->fd = open(r->part, O_RDWR | O_CLOEXEC | O_CREAT | O_NONBLOCK, 0666);
+        if (r->fd < 0 || fstat(r->fd, &a) != 0)
+            return cag_fail_sys(err, CAG_E_CREATE, errno, r->part,
+                                "cannot create");
+        if (!S_ISREG(a.st_mode))
+            return cag_fail(err, CAG_E_CREATE, r->part, -1,
+                            "is not a regular file");
+        /* a file system without locks: then nobody else has one either */
+        while ((locked = flock(r->fd, LOCK_EX | LOCK_NB)) != 0 &&
+               errno == EINTR)
+            ;
+        if (locked != 0 && errno == EWOULDBLOCK)
+            return cag_fail(err, CAG_E_LOCKED, r->part, -1,
+                            "another run is writing it");
+        if (stat(r->part, &b) == 0 && a.st_dev == b.st_dev &&
+            a.st_ino == b.st_ino)
+            return CAG_OK;
+        close(r->fd);
+    }
+}
+
+/* The end of the last whole row of fd. */
+static cag_status whole_rows(int fd, const char *path, uint64_t *size,
+                             cag_error *err)
+{
+    char part[4096];
+    struct stat s;
+
+    if (fstat(fd, &s) != 0)
+        return cag_fail_sys(err, CAG_E_IO, errno, path, "cannot read");
+    *size = (uint64_t)s.st_size;
+    while (*size > 0) {
+        size_t n = *size < sizeof part ? (size_t)*size : sizeof part;
+        ssize_t got = pread(fd, part, n, (off_t)(*size - n));
+        const char *nl;
+
+        if (got != (ssize_t)n)
+            return cag_fail_sys(err, CAG_E_IO, got < 0 ? errno : EIO, path,
+                                "cannot read");
+        nl = memrchr(part, '\n', n);
+        if (nl) {
+            *size -= n - (size_t)(nl + 1 - part);
+            return CAG_OK;
+        }
+        *size -= n;
+    }
+    return CAG_OK;
+}
+
+static cag_status find_earlier(cag_rows *r, cag_error *err)
+{
+    cag_status st = whole_rows(r->fd, r->part, &r->old, err);
+
+    if (st)
+        return st;
+    r->earlier[0].fd = r->fd;
+    r->earlier[0].size = r->old;
+    r->earlier[1].fd = open(r->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (r->earlier[1].fd < 0)
+        return errno == ENOENT
+                   ? CAG_OK
+                   : cag_fail_sys(err, CAG_E_IO, errno, r->path, "cannot read");
+    return whole_rows(r->earlier[1].fd, r->path, &r->earlier[1].size, err);
+}
+
+static cag_status open_file(cag_rows *r, bool resume, cag_error *err)
+{
+    struct buf name = BUF_INIT;
+    cag_status st = file_check_text(r->path, err);
+
+    if (st)
+        return st;
+    buf_str(&name, r->path);
+    buf_str(&name, ".part");
+    r->part = buf_detach(&name, NULL);
+    if (!r->part)
+        return cag_fail_nomem(err, "path");
+    st = open_part(r, err);
+    if (st)
+        return st;
+    file_out_clean(r->part);
+    if (resume)
+        return find_earlier(r, err);
+    r->mode = ROWS_APPEND;
+    return ftruncate(r->fd, 0) == 0
+               ? CAG_OK
+               : cag_fail_sys(err, CAG_E_IO, errno, r->part, "cannot write");
+}
+
+cag_status cag_rows_open(const char *path, bool resume, cag_rows **out,
+                         cag_error *err)
+{
+    cag_rows *r = mem_zalloc(sizeof *r);
+    struct stat s;
+    bool there = stat(path, &s) == 0;
+    int named = file_named_fd(path);
+    bool device = there && (!S_ISREG(s.st_mode) || named >= 0);
+    cag_status st;
+
+    if (!r)
+        return cag_fail_nomem(err, "rows");
+    r->fd = r->copy.fd = r->earlier[0].fd = r->earlier[1].fd = -1;
+    /* what /dev/stdout links to may be no path at all */
+    r->path = device ? mem_strdup(path) : file_follow(path);
+    if (!r->path) {
+        st = cag_fail_nomem(err, "path");
+    } else if (there && S_ISDIR(s.st_mode)) {
+        st = cag_fail(err, CAG_E_CREATE, path, -1, "is a directory");
+    } else if (device) {
+        /* an open file goes on where it stands, `>> log' is not cut */
+        r->fd = named >= 0 ? fcntl(named, F_DUPFD_CLOEXEC, 0)
+                           : open(path, O_WRONLY | O_CLOEXEC);
+        st = r->fd >= 0
+                 ? CAG_OK
+                 : cag_fail_sys(err, CAG_E_CREATE, errno, path, "cannot open");
+    } else {
+        st = open_file(r, resume, err);
+    }
+    if (st)
+        cag_rows_close(r);
+    else
+        *out = r;
+    return st;
+}
+
+const char *cag_rows_part(const cag_rows *r)
+{
+    return r->part;
+}
+
+/* -------------------------------------------------------------------- put */
+
+static cag_status put_device(cag_rows *r, const char *row, size_t n,
+                             cag_error *err)
+{
+    while (n) {
+        ssize_t w = write(r->fd, row, n);
+
+        if (w < 0 && errno == EINTR)
+            continue;
+        if (w < 0)
+            return cag_fail_sys(err, CAG_E_IO, errno, r->path, "cannot write");
+        row += w;
+        n -= (size_t)w;
+    }
+    return CAG_OK;
+}
+
+/* Does the row stand in PATH.part where it is to be? */
+static bool stands(cag_rows *r, const char *row, size_t n)
+{
+    char *p;
+
+    if (r->old - r->kept < n)
+        return false;
+    buf_clear(&r->scratch);
+    p = buf_reserve(&r->scratch, n);
+    return p && pread(r->fd, p, n, (off_t)r->kept) == (ssize_t)n &&
+           !memcmp(p, row, n);
+}
+
+static cag_status append(cag_rows *r, const char *row, size_t n, cag_error *err)
+{
+    cag_status st = file_pwrite(r->fd, r->part, row, n, r->end, err);
+
+    if (!st)
+        r->end += n;
+    return st;
+}
+
+/* The rows that stand, into the temporary. */
+static cag_status start_copy(cag_rows *r, cag_error *err)
+{
+    struct stat s;
+    uint64_t at = 0;
+    cag_status st;
+    char *p;
+
+    if (fstat(r->fd, &s) != 0)
+        return cag_fail_sys(err, CAG_E_IO, errno, r->part, "cannot read");
+    buf_clear(&r->scratch);
+    p = buf_reserve(&r->scratch, READ_BYTES);
+    if (!p)
+        return cag_fail_nomem(err, "rows");
+    st = file_out_open(&r->copy, r->part, (int)(s.st_mode & 0777), err);
+    while (!st && at < r->kept) {
+        size_t n =
+            r->kept - at < READ_BYTES ? (size_t)(r->kept - at) : READ_BYTES;
+        ssize_t got = pread(r->fd, p, n, (off_t)at);
+
+        if (got <= 0)
+            st = cag_fail_sys(err, CAG_E_IO, got < 0 ? errno : EIO, r->part,
+                              "cannot read");
+        else
+            st = file_out_write(&r->copy, p, (size_t)got, err);
+        at += got > 0 ? (uint64_t)got : 0;
+    }
+    return st;
+}
+
+/* The first row that PATH.part does not have in its place. */
+static cag_status leave_stand(cag_rows *r, cag_error *err)
+{
+    r->mode = r->kept == r->old ? ROWS_APPEND : ROWS_COPY;
+    r->end = r->old;
+    if (ftruncate(r->fd, (off_t)r->old) != 0) /* a torn last line */
+        return cag_fail_sys(err, CAG_E_IO, errno, r->part, "cannot write");
+    return r->mode == ROWS_COPY ? start_copy(r, err) : CAG_OK;
+}
+
+cag_status cag_rows_put(cag_rows *r, const char *row, size_t n,
+                        cag_row_kind kind, cag_error *err)
+{
+    cag_status st = CAG_OK;
+
+    if (!r->part)
+        return put_device(r, row, n, err);
+    if (r->mode == ROWS_STAND) {
+        if (stands(r, row, n)) {
+            r->kept += n;
+            return CAG_OK;
+        }
+        st = leave_stand(r, err);
+    }
+    if (!st && (r->mode == ROWS_APPEND || kind == CAG_ROW_NEW))
+        st = append(r, row, n, err);
+    if (!st && r->mode == ROWS_COPY)
+        st = file_out_write(&r->copy, row, n, err);
+    return st;
+}
+
+/* -------------------------------------------------------------------- end */
+
+/* The temporary becomes PATH.part, and stays locked. */
+static cag_status take_copy(cag_rows *r, cag_error *err)
+{
+    int fd = fcntl(r->copy.fd, F_DUPFD_CLOEXEC, 0);
+    cag_status st;
+
+    if (fd < 0)
+        return cag_fail_sys(err, CAG_E_IO, errno, r->part, "cannot write");
+    st = file_out_commit(&r->copy, err);
+    if (st) {
+        close(fd);
+        return st;
+    }
+    close(r->fd);
+    r->fd = fd;
+    r->earlier[0].fd = -1;
+    r->mode = ROWS_APPEND;
+    return CAG_OK;
+}
+
+cag_status cag_rows_end(cag_rows *r, bool good, cag_error *err)
+{
+    cag_status st = CAG_OK;
+
+    if (!r->part)
+        return CAG_OK;
+    if (r->mode == ROWS_COPY)
+        st = take_copy(r, err);
+    if (st || !good)
+        return st;
+    if (r->mode == ROWS_STAND && ftruncate(r->fd, (off_t)r->kept) != 0)
+        return cag_fail_sys(err, CAG_E_IO, errno, r->part, "cannot write");
+    return file_replace(r->fd, r->part, r->path, err);
+}
+
+void cag_rows_close(cag_rows *r)
+{
+    if (!r)
+        return;
+    file_out_abort(&r->copy);
+    if (r->earlier[1].fd >= 0)
+        close(r->earlier[1].fd);
+    if (r->fd >= 0)
+        close(r->fd);
+    buf_free(&r->scratch);
+    mem_free(r->part);
+    mem_free(r->path);
+    mem_free(r);
+}
+
+/* ---------------------------------------------------------------- earlier */
+
+/* Lines of one file; at = offset * 2 + file. */
+static cag_status each_line(const cag_rows *r, int file, rows_line_fn fn,
+                            void *ctx, cag_error *err)
+{
+    struct buf b = BUF_INIT;
+    uint64_t start = 0, size = r->earlier[file].size;
+    bool skip = false; /* in a line that is too long */
+    cag_status st = CAG_OK;
+
+    while (!st && start + b.size < size) {
+        char *p = buf_reserve(&b, READ_BYTES);
+        size_t used = 0, seen = b.size;
+        ssize_t got = p ? pread(r->earlier[file].fd, p, READ_BYTES,
+                                (off_t)(start + b.size))
+                        : 0;
+        const char *nl;
+
+        if (!p)
+            st = cag_fail_nomem(err, "rows to resume");
+        else if (got <= 0)
+            st = cag_fail_sys(err, CAG_E_IO, got < 0 ? errno : EIO,
+                              file ? r->path : r->part, "cannot read");
+        if (st)
+            break;
+        b.size += (size_t)got;
+        while (!st && (nl = memchr(b.data + seen, '\n', b.size - seen))) {
+            size_t n = (size_t)(nl - b.data) - used;
+
+            if (!skip)
+                st = fn(ctx, b.data + used, n,
+                        (start + used) << 1 | (unsigned)file, err);
+            skip = false;
+            used = seen = used + n + 1;
+        }
+        if (b.size - used > MAX_LINE) {
+            skip = true;
+            used = b.size;
+        }
+        memmove(b.data, b.data + used, b.size - used);
+        buf_truncate(&b, b.size - used);
+        start += used;
+    }
+    buf_free(&b);
+    return st;
+}
+
+cag_status rows_each(const cag_rows *r, rows_line_fn fn, void *ctx,
+                     cag_error *err)
+{
+    cag_status st = CAG_OK;
+
+    for (int i = 0; i < 2 && !st; i++)
+        st = each_line(r, i, fn, ctx, err);
+    return st;
+}
+
+bool rows_read(const cag_rows *r, uint64_t at, size_t size, struct buf *b)
+{
+    char *p = buf_reserve(b, size);
+
+    if (!p || pread(r->earlier[at & 1].fd, p, size, (off_t)(at >> 1)) !=
+                  (ssize_t)size)
+        return false;
+    b->size += size;
+    b->data[b->size] = 0;
+    return true;
+}

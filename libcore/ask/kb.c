@@ -1,0 +1,285 @@
+/*
+ * kb.c - open a cache to answer from it: the file, its freshness, its model.
+ *
+ * Order matters: the file is checked before anything is believed of it, then
+ * whether it still fits its sources, then the model is found and must be the
+ * recorded one, whatever --stale says; only then is memory taken.
+ */
+#include "ask/kb.h"
+
+#include <string.h>
+
+#include "kvc/kvc_read.h"
+#include "build/checkpoint.h"
+#include "binding/freshness.h"
+#include "binding/model_files.h"
+#include "util/note.h"
+#include "util/mem.h"
+
+#define TALK_TOK 4096
+
+void cag_kb_opts_init(cag_kb_opts *o)
+{
+    memset(o, 0, sizeof *o);
+    o->engine.precision = CAG_PRECISION_AUTO;
+}
+
+static cag_status check_fresh(cag_kb *kb, const cag_kb_opts *o, cag_error *err)
+{
+    cag_check_report r;
+    cag_error why = CAG_ERROR_INIT;
+    cag_status st;
+
+    if (o->stale == CAG_STALE_IGNORE)
+        return CAG_OK;
+    st = freshness_of_sources(kb->kvc, &kb->places, &kb->hooks, o->verify_full,
+                              &r, &why);
+    kb->n_unseen = r.n_unseen;
+    if (st == CAG_E_STALE && o->stale == CAG_STALE_WARN) {
+        note(&kb->hooks, CAG_NOTE_WARN, "%s: %s", why.file, why.msg);
+        st = CAG_OK;
+    } else if (st == CAG_E_MISSING) {
+        note(&kb->hooks, CAG_NOTE_WARN, "%s: %s", why.file, why.msg);
+        st = CAG_OK;
+    }
+    cag_check_report_release(&r);
+    return st ? cag_error_copy(err, &why) : CAG_OK;
+}
+
+static cag_status open_model(cag_kb *kb, const cag_kb_opts *o, cag_error *err)
+{
+    struct fingerprint_memory mem = { .dir = kb->places.cache_dir,
+                                      .dir_ro = kb->places.cache_dir_ro,
+                                      .ignore = o->verify_full,
+                                      .announce = notes_hashing,
+                                      .ctx = &kb->hooks };
+    const cag_model_info *info;
+    char *path = NULL;
+    cag_status st =
+        locate_model(kb->kvc, o->model, &kb->places, &mem, &path, err);
+
+    if (!st)
+        st = cag_model_open(path, CAG_MODEL_NO_TOKENIZER, &kb->model, err);
+    mem_free(path);
+    if (st)
+        return st;
+    info = cag_model_get_info(kb->model);
+    kb->n_vocab = info->n_vocab;
+    for (size_t i = 0; i < kb->n_ids; i++)
+        if (kb->ids[i] < 0 || kb->ids[i] >= info->n_vocab)
+            return cag_fail(err, CAG_E_MISMATCH,
+                            cag_kvc_get_info(kb->kvc)->path, -1,
+                            "token id %d is outside the model's vocabulary "
+                            "of %d",
+                            (int)kb->ids[i], info->n_vocab);
+    return CAG_OK;
+}
+
+/* Engine and, unless the prompt is to be read, the cache in it. */
+static cag_status start_engine(cag_kb *kb, const cag_engine_opts *e,
+                               cag_error *err)
+{
+    cag_status st = cag_engine_new(kb->model, e, &kb->engine, err);
+
+    if (st)
+        return st;
+    notes_device(&kb->hooks, kb->engine, e->precision);
+    if (kb->hooks.progress)
+        cag_engine_set_progress(kb->engine, kb->hooks.progress, kb->hooks.ctx);
+    if (!kb->no_cache)
+        st = cag_prefix_new(kb->engine, kb->kvc, &kb->prefix, err);
+    return st;
+}
+
+/* Positions of f16 that --gpu-layers auto leaves room for: the cache, and what
+ * a long conversation on it takes. */
+static int room_for(const cag_kb *kb)
+{
+    const struct kvc_shape *s = kvc_get_shape(kb->kvc);
+    int64_t n = (int64_t)kb->n_ids;
+
+    if (kvc_is_q8h(s) && !kb->no_cache) /* codes and a scale a row */
+        n = n * (s->d_head + 2) / (2 * s->d_head) + 1;
+    n += TALK_TOK;
+
+    return (int)(n < kb->n_ctx ? n : kb->n_ctx);
+}
+
+static cag_status open_engine(cag_kb *kb, const cag_kb_opts *o, cag_error *err)
+{
+    cag_engine_opts e = o->engine;
+    cag_error why = CAG_ERROR_INIT;
+    cag_status st;
+
+    e.room_tok = room_for(kb);
+    e.kv_f32 = !strcmp(cag_kvc_get_info(kb->kvc)->codec, "f32");
+    if (e.precision == CAG_PRECISION_AUTO)
+        e.precision = cag_precision_of(cag_kvc_get_info(kb->kvc)->precision);
+    st = start_engine(kb, &e, &why);
+    /* a GPU that holds the model, but not the cache too */
+    if (st == CAG_E_NOMEM && kb->engine &&
+        (!e.device || !strcmp(e.device, "auto")) &&
+        strcmp(cag_engine_device(kb->engine), "cpu") != 0) {
+        note(&kb->hooks, CAG_NOTE_WARN, "using the CPU, not the GPU: %s",
+             why.msg);
+        cag_engine_free(kb->engine);
+        kb->engine = NULL;
+        e.device = "cpu";
+        return start_engine(kb, &e, err);
+    }
+    return st ? cag_error_copy(err, &why) : CAG_OK;
+}
+
+cag_status cag_kb_open(const char *path, const cag_kb_opts *o, cag_kb **out,
+                       cag_error *err)
+{
+    double start = now_s();
+    const cag_kvc_info *info;
+    cag_kb *kb = mem_zalloc(sizeof *kb);
+    cag_status st;
+
+    if (!kb)
+        return cag_fail_nomem(err, "cache");
+    kb->places = o->places;
+    kb->hooks = o->hooks;
+    kb->no_cache = o->no_cache;
+    st = cag_kvc_open(path, &kb->kvc, err);
+    if (st)
+        goto out;
+    info = cag_kvc_get_info(kb->kvc);
+    st = checkpoint_refuse(kb->kvc, err);
+    if (st)
+        goto out;
+    kb->ids = cag_kvc_ids(kb->kvc, &kb->n_ids);
+    kb->n_ctx = o->n_ctx ? o->n_ctx : info->n_ctx;
+    if (kb->n_ctx > info->n_ctx)
+        st = cag_fail(err, CAG_E_LIMIT, path, -1,
+                      "--ctx-size %lld is more than the cache was built for "
+                      "(%lld); build it again with -c",
+                      (long long)kb->n_ctx, (long long)info->n_ctx);
+    else if (kb->n_ctx <= info->n_tok)
+        st = cag_fail(err, CAG_E_LIMIT, path, -1,
+                      "the cache holds %lld tokens, --ctx-size leaves room "
+                      "for %lld",
+                      (long long)info->n_tok, (long long)kb->n_ctx);
+    if (!st && o->verify_full)
+        st = cag_kvc_verify(kb->kvc, o->engine.n_thread, o->hooks.progress,
+                            o->hooks.ctx, err);
+    if (!st)
+        st = check_fresh(kb, o, err);
+    if (!st)
+        st = kvc_tokenizer(kb->kvc, &kb->tok, err);
+    if (!st)
+        st = prompt_tail_from_json(kvc_prmt(kb->kvc), path, &kb->tail, err);
+    if (!st && !o->no_weights)
+        st = open_model(kb, o, err);
+    if (!st && !o->no_weights)
+        st = open_engine(kb, o, err);
+out:
+    if (st) {
+        cag_kb_close(kb);
+        return st;
+    }
+    kb->load_s = now_s() - start;
+    *out = kb;
+    return CAG_OK;
+}
+
+void cag_kb_close(cag_kb *kb)
+{
+    if (!kb)
+        return;
+    cag_prefix_free(kb->prefix);
+    cag_engine_free(kb->engine);
+    prompt_tail_release(&kb->tail);
+    cag_model_close(kb->model);
+    cag_kvc_close(kb->kvc);
+    mem_free(kb);
+}
+
+const cag_kvc *cag_kb_get_kvc(const cag_kb *kb)
+{
+    return kb->kvc;
+}
+
+const char *cag_kb_kernels(const cag_kb *kb)
+{
+    return kb->engine ? cag_engine_kernels(kb->engine) : "none";
+}
+
+const char *cag_kb_note(const cag_kb *kb)
+{
+    return kb->engine ? cag_engine_note(kb->engine, NULL) : "";
+}
+
+cag_device_memory cag_kb_device_memory(const cag_kb *kb)
+{
+    static const cag_device_memory none;
+
+    return kb->engine ? cag_engine_device_memory(kb->engine) : none;
+}
+
+uint64_t cag_kb_device_bytes(const cag_kb *kb)
+{
+    return kb->engine ? cag_engine_device_bytes(kb->engine) : 0;
+}
+
+const char *cag_kb_device(const cag_kb *kb)
+{
+    return kb->engine ? cag_engine_device(kb->engine) : "none";
+}
+
+int64_t cag_kb_n_ctx(const cag_kb *kb)
+{
+    return kb->n_ctx;
+}
+
+int cag_kb_sources_unseen(const cag_kb *kb)
+{
+    return kb->n_unseen;
+}
+
+double cag_kb_load_s(const cag_kb *kb)
+{
+    return kb->load_s;
+}
+
+bool cag_kb_knows_thinking(const cag_kb *kb)
+{
+    return kb->tail.knows_thinking;
+}
+
+uint64_t cag_kb_private_bytes(const cag_kb *kb)
+{
+    return kb->prefix ? cag_prefix_private_bytes(kb->prefix) : 0;
+}
+
+uint64_t cag_kb_mapped_bytes(const cag_kb *kb)
+{
+    return cag_kvc_get_info(kb->kvc)->kv_stored_bytes;
+}
+
+bool kb_is_stop(const cag_kb *kb, int32_t id)
+{
+    for (size_t i = 0; i < kb->tail.n_stop; i++)
+        if (kb->tail.stop_id[i] == id)
+            return true;
+    return false;
+}
+
+cag_status kb_session(cag_kb *kb, int64_t n_more, cag_session **out,
+                      cag_error *err)
+{
+    cag_session *s;
+    cag_status st = cag_session_new(
+        kb->engine, kb->prefix, (int)((int64_t)kb->n_ids + n_more), &s, err);
+
+    if (!st && kb->no_cache) {
+        st = cag_session_prefill(s, kb->ids, (int)kb->n_ids, NULL, err);
+        if (st)
+            cag_session_free(s);
+    }
+    if (!st)
+        *out = s;
+    return st;
+}

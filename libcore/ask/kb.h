@@ -1,0 +1,38 @@
+/*
+ * kb.h - what a cag_kb is made of; internal.
+ */
+#ifndef PIPELINE_KB_H
+#define PIPELINE_KB_H
+
+#include <cag/pipeline.h>
+
+#include "prompt/prompt.h"
+
+struct cag_kb {
+    cag_kvc *kvc;
+    cag_model *model; /* NULL with no_weights                  */
+    cag_engine *engine;
+    cag_prefix *prefix; /* NULL with no_cache                    */
+    const cag_tokenizer *tok;
+    const int32_t *ids; /* [n_ids] the prefix                    */
+    size_t n_ids;
+    struct prompt_tail tail; /* what follows the prefix               */
+    int64_t n_ctx;
+    int n_vocab;
+    int n_unseen;
+    double load_s;
+    bool no_cache;
+    cag_places places;
+    cag_hooks hooks;
+};
+
+/* May a token end an answer of this cache? */
+bool kb_is_stop(const cag_kb *kb, int32_t id);
+/*
+ * A session that holds the prefix (mapped, or read in full with no_cache)
+ * and has room for n_more tokens.
+ */
+cag_status kb_session(cag_kb *kb, int64_t n_more, cag_session **out,
+                      cag_error *err);
+
+#endif

@@ -1,0 +1,270 @@
+/*
+ * turn.c - see turn.h.
+ */
+#include "ask/turn.h"
+
+#include <string.h>
+
+#include "ask/kb.h"
+#include "util/note.h"
+#include "util/error.h"
+#include "util/mem.h"
+
+void cag_ask_params_init(cag_ask_params *p)
+{
+    memset(p, 0, sizeof *p);
+    p->max_tok = 120;
+    p->sampling = (cag_sampling)CAG_SAMPLING_INIT;
+}
+
+static void over(struct turn *t, const char *finish)
+{
+    t->finish = finish;
+    t->end_s = now_s();
+}
+
+/* Sampling needs the logits; else a device need not give them away. */
+static bool is_greedy(const struct turn *t)
+{
+    return !(t->params->sampling.temperature > 0);
+}
+
+/* Take the next token, from row i of a step: feed it, or end the turn. */
+static cag_status pick(struct turn *t, const cag_step *step, int i,
+                       cag_error *err)
+{
+    int32_t id = step->greedy
+                     ? step->best[i]
+                     : cag_sampler_pick(t->sampler,
+                                        step->logits +
+                                            (size_t)i * (size_t)t->kb->n_vocab);
+    const char *bytes;
+    size_t n;
+    cag_status st;
+
+    if (t->n_generated == 0)
+        t->first_s = now_s() - t->start_s;
+    if (kb_is_stop(t->kb, id)) {
+        t->n_generated++;
+        over(t, "stop");
+        return CAG_OK;
+    }
+    t->n_generated++;
+    bytes = cag_token_bytes(t->kb->tok, id, false, &n);
+    st = bytes ? answer_add(&t->answer, bytes, n, err) : CAG_OK;
+    if (st)
+        return st;
+    t->n_counted += !answer_in_think(&t->answer);
+    if (t->answer.stopped)
+        over(t, "stop");
+    else if (t->answer.cancelled)
+        over(t, "cancelled");
+    else if (t->n_counted >= t->params->max_tok || t->n_generated >= t->room)
+        over(t, "length");
+    t->feed[0] = id;
+    lookup_add(&t->lookup, &id, 1);
+    return CAG_OK;
+}
+
+/* Some templates open the think block themselves: the model goes on in it. */
+static bool opens_think(const char *suffix)
+{
+    const char *s = suffix, *last = NULL;
+
+    while ((s = strstr(s, "<think>")) != NULL)
+        last = s++;
+    return last && !strstr(last, "</think>");
+}
+
+cag_status turn_prepare(struct turn *t, cag_kb *kb, const int32_t *ids,
+                        size_t n_ids, const cag_ask_params *p, cag_text_fn fn,
+                        void *ctx, cag_error *err)
+{
+    int64_t used = (int64_t)kb->n_ids + (int64_t)n_ids;
+    cag_status st;
+
+    memset(t, 0, sizeof *t);
+    t->kb = kb;
+    t->params = p;
+    t->start_s = now_s();
+    t->n_prompt = (int64_t)n_ids;
+    answer_init(&t->answer, p->stop, p->n_stop,
+                opens_think(kb->tail.suffix[p->think]), fn, ctx);
+    if (used >= kb->n_ctx) {
+        st = cag_fail(err, CAG_E_LIMIT, NULL, -1,
+                      "the question does not fit: %zu tokens of knowledge + "
+                      "%zu of question and earlier turns, the context has "
+                      "%lld",
+                      kb->n_ids, n_ids, (long long)kb->n_ctx);
+        goto out;
+    }
+    t->room = kb->n_ctx - used;
+    /* thinking is not counted against max_tok but needs room all the same */
+    if (!p->think && t->answer.state != ANSWER_THINK && p->max_tok < t->room)
+        t->room = p->max_tok;
+    st = cag_sampler_new(&p->sampling, kb->n_vocab, &t->sampler, err);
+    if (!st)
+        st = lookup_init(&t->lookup, kb->ids, kb->n_ids,
+                         n_ids + (size_t)t->room, err);
+    if (!st)
+        lookup_add(&t->lookup, ids, n_ids);
+    if (!st)
+        st = kb_session(kb, (int64_t)n_ids + t->room, &t->session, err);
+out:
+    if (st)
+        turn_release(t);
+    return st;
+}
+
+cag_status turn_begin(struct turn *const *t, cag_step *step, int n,
+                      cag_error *err)
+{
+    cag_status st;
+
+    for (int i = 0; i < n; i++) /* lookup has the question's tokens */
+        step[i] = (cag_step){ .session = t[i]->session,
+                              .ids = t[i]->lookup.own,
+                              .n_ids = (int)t[i]->n_prompt,
+                              .greedy = is_greedy(t[i]) };
+    st = cag_session_prefill_many(step, n, err);
+    for (int i = 0; i < n && !st; i++) {
+        t[i]->prefill_s = now_s() - t[i]->start_s;
+        st = pick(t[i], &step[i], 0, err);
+    }
+    return st;
+}
+
+cag_status turn_start(struct turn *t, cag_kb *kb, const int32_t *ids,
+                      size_t n_ids, const cag_ask_params *p, cag_text_fn fn,
+                      void *ctx, cag_error *err)
+{
+    cag_step step;
+    cag_status st = turn_prepare(t, kb, ids, n_ids, p, fn, ctx, err);
+
+    if (!st) {
+        st = turn_begin(&t, &step, 1, err);
+        if (st)
+            turn_release(t);
+    }
+    return st;
+}
+
+void turn_step(struct turn *t, int n_guess, cag_step *step)
+{
+    const cag_ask_params *p = t->params;
+    int64_t counted = p->max_tok - t->n_counted;
+    int64_t left = t->room - t->n_generated;
+
+    /* a step picks a token after each one fed: none of them too many */
+    if (!answer_in_think(&t->answer) && counted < left)
+        left = counted;
+    if (n_guess > left - 1)
+        n_guess = (int)(left - 1);
+    *step = (cag_step){ .session = t->session,
+                        .ids = t->feed,
+                        .n_ids = 1,
+                        .greedy = is_greedy(t) };
+    if (!p->no_lookup && step->greedy && n_guess > 0)
+        step->n_ids += lookup_draft(&t->lookup, n_guess, t->feed + 1);
+}
+
+cag_status turn_verify(cag_step *step, int n, cag_error *err)
+{
+    cag_error why = CAG_ERROR_INIT;
+    cag_status st = cag_session_verify(step, n, &why);
+    bool guessed = false;
+
+    for (int i = 0; i < n && st == CAG_E_UNSUPPORTED; i++) {
+        guessed = guessed || step[i].n_ids > 1;
+        step[i].n_ids = 1;
+    }
+    if (guessed)
+        return cag_session_verify(step, n, err);
+    return st ? cag_error_copy(err, &why) : CAG_OK;
+}
+
+cag_status turn_advance(struct turn *t, const cag_step *step, cag_error *err)
+{
+    int used = 1; /* rows up to the first wrong guess */
+    cag_status st = pick(t, step, 0, err);
+
+    while (!st && !t->finish && used < step->n_ids &&
+           t->feed[0] == step->ids[used])
+        st = pick(t, step, used++, err);
+    lookup_result(&t->lookup, step->n_ids - 1, used - 1);
+    if (!st && used < step->n_ids)
+        st = cag_session_truncate(
+            t->session, cag_session_n_tok(t->session) - (step->n_ids - used),
+            err);
+    return st;
+}
+
+cag_status turn_run(struct turn *t, cag_error *err)
+{
+    cag_status st = CAG_OK;
+
+    while (!st && !t->finish) {
+        cag_step step;
+
+        turn_step(t, CAG_STEP_MAX - 1, &step);
+        st = turn_verify(&step, 1, err);
+        if (!st)
+            st = turn_advance(t, &step, err);
+        /* thinking, or text that is held back, must be stoppable too */
+        if (!st && !t->finish && t->answer.fn &&
+            !t->answer.fn(t->answer.ctx, "", 0)) {
+            t->answer.cancelled = true;
+            over(t, "cancelled");
+        }
+    }
+    return st;
+}
+
+cag_status turn_finish(struct turn *t, cag_answer *out, cag_error *err)
+{
+    const char *refusal = t->kb->tail.refusal;
+    cag_status st = answer_end(&t->answer, err);
+    bool cancelled = t->answer.cancelled;
+
+    if (!st) {
+        memset(out, 0, sizeof *out);
+        out->text = buf_detach(&t->answer.text, &out->size);
+        if (t->answer.reasoning.size)
+            out->reasoning = buf_detach(&t->answer.reasoning, NULL);
+        out->refused = out->text && refusal && !strcmp(out->text, refusal);
+        out->finish = t->finish ? t->finish : "cancelled";
+        out->n_cached = t->kb->no_cache ? 0 : (int64_t)t->kb->n_ids;
+        out->n_prompt =
+            t->n_prompt + (t->kb->no_cache ? (int64_t)t->kb->n_ids : 0);
+        out->n_generated = t->n_generated;
+        out->n_drafted = t->lookup.n_drafted;
+        out->n_accepted = t->lookup.n_accepted;
+        out->prefill_s = t->prefill_s;
+        out->first_s = t->first_s;
+        out->decode_s =
+            (t->end_s ? t->end_s : now_s()) - t->start_s - t->first_s;
+        if (!out->text)
+            st = cag_fail_nomem(err, "answer");
+        else if (cancelled)
+            st = cag_fail(err, CAG_E_CANCELLED, NULL, -1, "cancelled");
+    }
+    turn_release(t);
+    return st;
+}
+
+void turn_release(struct turn *t)
+{
+    answer_release(&t->answer);
+    lookup_release(&t->lookup);
+    cag_sampler_free(t->sampler);
+    cag_session_free(t->session);
+    t->sampler = NULL;
+    t->session = NULL;
+}
+
+void cag_answer_release(cag_answer *a)
+{
+    mem_free(a->text);
+    mem_free(a->reasoning);
+    memset(a, 0, sizeof *a);
+}

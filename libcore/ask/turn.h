@@ -1,0 +1,61 @@
+/*
+ * turn.h - one question being answered: a session, a sampler, an answer.
+ *
+ * A turn is advanced from outside, step by step, so that one loop serves a
+ * single question and a batch whose turns step together.
+ */
+#ifndef PIPELINE_TURN_H
+#define PIPELINE_TURN_H
+
+#include <cag/pipeline.h>
+
+#include "ask/answer_text.h"
+#include "ask/draft.h"
+
+struct turn {
+    cag_kb *kb;
+    const cag_ask_params *params;
+    cag_session *session;
+    cag_sampler *sampler;
+    struct answer answer;
+    struct lookup lookup;
+    int32_t feed[CAG_STEP_MAX];
+    /* the token to feed, while not done,
+       and guesses at what follows         */
+    int64_t room; /* generated tokens at most            */
+    int64_t n_prompt, n_generated, n_counted;
+    double start_s, prefill_s, first_s, end_s;
+    const char *finish; /* NULL while running                  */
+};
+
+/*
+ * Prefill ids after the kb's prefix and pick the first token.  ids: all
+ * tokens that follow the prefix.  CAG_E_LIMIT with the numbers when they do
+ * not fit.  On error the turn is released.
+ */
+cag_status turn_start(struct turn *t, cag_kb *kb, const int32_t *ids,
+                      size_t n_ids, const cag_ask_params *p, cag_text_fn fn,
+                      void *ctx, cag_error *err);
+/* The same in two parts, so that several questions can be read together:
+ * all but the reading, and that of n prepared turns of one kb.  After an
+ * error of turn_begin the turns are the caller's to release. */
+cag_status turn_prepare(struct turn *t, cag_kb *kb, const int32_t *ids,
+                        size_t n_ids, const cag_ask_params *p, cag_text_fn fn,
+                        void *ctx, cag_error *err);
+cag_status turn_begin(struct turn *const *t, cag_step *step, int n,
+                      cag_error *err);
+/* What to feed next, with at most n_guess guesses (greedy turns only). */
+void turn_step(struct turn *t, int n_guess, cag_step *step);
+/* Feed it; the next logits, or greedy choices, are in step.  Guesses are given
+ * up when the pass fails over one of them. */
+cag_status turn_verify(cag_step *step, int n, cag_error *err);
+/* Take the outcome of a step that was fed; sets finish when the turn is over.
+ */
+cag_status turn_advance(struct turn *t, const cag_step *step, cag_error *err);
+/* Run to the end. */
+cag_status turn_run(struct turn *t, cag_error *err);
+/* Move the result out; releases the turn.  Also after a cancelled run. */
+cag_status turn_finish(struct turn *t, cag_answer *out, cag_error *err);
+void turn_release(struct turn *t);
+
+#endif

@@ -1,0 +1,391 @@
+/*
+ * locate.c - see locate.h.
+ */
+#include "binding/model_files.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "kvc/kvc_read.h"
+#include "binding/record.h"
+#include "util/file.h"
+#include "util/mem.h"
+
+/* Files of a model directory that decide what the model computes or reads. */
+static bool is_model_file(const char *name)
+{
+    static const char *const known[] = { "config.json",
+                                         "generation_config.json",
+                                         "tokenizer.json",
+                                         "tokenizer_config.json",
+                                         "chat_template.jinja",
+                                         "chat_template.json",
+                                         "special_tokens_map.json" };
+    size_t n = strlen(name);
+
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (!strcmp(name, known[i]))
+            return true;
+    return (n > 12 && !strcmp(name + n - 12, ".safetensors")) ||
+           (n > 23 && !strcmp(name + n - 23, ".safetensors.index.json"));
+}
+
+static bool lies_in(const char *path, const char *dir)
+{
+    char *at = file_dirname(path);
+    struct file_id a, b;
+    bool same = at && file_stat(at, &a, NULL) == CAG_OK &&
+                file_stat(dir, &b, NULL) == CAG_OK && a.dev == b.dev &&
+                a.ino == b.ino;
+
+    mem_free(at);
+    return same;
+}
+
+bool locate_is_file_of(const char *path, const char *model)
+{
+    char *real = file_follow(path);
+    const char *base = strrchr(path, '/');
+    bool yes = false;
+
+    if (file_is_dir(model)) {
+        yes = is_model_file(base ? base + 1 : path) && lies_in(path, model);
+        base = real ? strrchr(real, '/') : NULL;
+        yes = yes || (real && is_model_file(base ? base + 1 : real) &&
+                      lies_in(real, model));
+    }
+    mem_free(real);
+    return yes;
+}
+
+static cag_status add_file(struct locate_files *f, const char *path,
+                           const struct fingerprint_memory *mem, cag_error *err)
+{
+    struct locate_file *v = mem_realloc(f->v, (size_t)(f->n + 1) * sizeof *v);
+    const char *base = strrchr(path, '/');
+    struct file_id id;
+    cag_status st;
+
+    if (!v)
+        return cag_fail_nomem(err, "model files");
+    f->v = v;
+    v += f->n;
+    memset(v, 0, sizeof *v);
+    st = file_stat(path, &id, err);
+    if (!st)
+        st = fingerprint_file(path, mem, v->sha256, err);
+    if (st)
+        return st;
+    v->size_bytes = id.size_bytes;
+    v->name = mem_strdup(base ? base + 1 : path);
+    if (!v->name)
+        return cag_fail_nomem(err, "model files");
+    f->n++;
+    return CAG_OK;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    const struct locate_file *x = a, *y = b;
+
+    return strcmp(x->name, y->name);
+}
+
+cag_status locate_model_files(const char *path,
+                              const struct fingerprint_memory *mem,
+                              struct locate_files *out, cag_error *err)
+{
+    struct fingerprint_memory own = { .dir = NULL };
+    struct locate_files f = { NULL, 0 };
+    cag_status st = CAG_OK;
+    struct dirent *e;
+    DIR *d;
+
+    if (mem)
+        own = *mem;
+    own.min_bytes = FINGERPRINT_MODEL_BYTES;
+    if (!file_is_dir(path)) {
+        st = add_file(&f, path, &own, err);
+    } else if (!(d = opendir(path))) {
+        st = cag_fail_sys(err, CAG_E_MISSING, errno, path,
+                          "cannot read directory");
+    } else {
+        while (!st && (e = readdir(d)) != NULL) {
+            char *p;
+
+            if (!is_model_file(e->d_name))
+                continue;
+            p = file_join(path, e->d_name);
+            st = p ? add_file(&f, p, &own, err)
+                   : cag_fail_nomem(err, "model files");
+            mem_free(p);
+        }
+        closedir(d);
+        if (!st && f.n == 0)
+            st = cag_fail(err, CAG_E_MISSING, path, -1,
+                          "no model in this directory");
+    }
+    if (st) {
+        locate_files_release(&f);
+        return st;
+    }
+    qsort(f.v, (size_t)f.n, sizeof *f.v, by_name);
+    *out = f;
+    return CAG_OK;
+}
+
+void locate_files_release(struct locate_files *f)
+{
+    for (int i = 0; i < f->n; i++)
+        mem_free(f->v[i].name);
+    mem_free(f->v);
+    *f = (struct locate_files){ NULL, 0 };
+}
+
+bool locate_same_files(const struct locate_files *f, const jv *recorded)
+{
+    if ((size_t)f->n != jv_count(recorded))
+        return false;
+    for (int i = 0; i < f->n; i++) {
+        const jv *r = jv_at(recorded, (size_t)i);
+        char hex[2 * SHA256_SIZE + 1];
+
+        hash_hex(f->v[i].sha256, SHA256_SIZE, hex);
+        if (strcmp(hex, jv_get_str(r, "sha256", "")))
+            return false;
+        /* a single file may be renamed, a directory's files may not */
+        if (f->n > 1 && strcmp(f->v[i].name, jv_get_str(r, "name", "")))
+            return false;
+    }
+    return true;
+}
+
+jv *locate_files_json(const struct locate_files *f)
+{
+    jv *list = jv_new_array();
+
+    for (int i = 0; list && i < f->n; i++) {
+        char hex[2 * SHA256_SIZE + 1];
+        jv *o = jv_new_object();
+
+        hash_hex(f->v[i].sha256, SHA256_SIZE, hex);
+        if (!o || !jv_set_str(o, "name", f->v[i].name) ||
+            !jv_set_str(o, "sha256", hex) ||
+            !jv_set_int(o, "size_bytes", (int64_t)f->v[i].size_bytes)) {
+            jv_free(o);
+            o = NULL;
+        }
+        if (!jv_append(list, o)) {
+            jv_free(list);
+            list = NULL;
+        }
+    }
+    return list;
+}
+
+cag_status locate_recorded_model(const cag_kvc *k, const char *kvc_dir,
+                                 const cag_places *places, char **path,
+                                 cag_error *err)
+{
+    const cag_kvc_info *info = cag_kvc_get_info(k);
+    cag_model_search search = { places ? places->hf_hub : NULL,
+                                places ? places->models : NULL };
+    char *p = info->model_path ? file_join(kvc_dir, info->model_path) : NULL;
+
+    if (info->model_path && !p)
+        return cag_fail_nomem(err, "model path");
+    if (p && file_exists(p)) {
+        *path = p;
+        return CAG_OK;
+    }
+    if (info->model_hub) {
+        mem_free(p);
+        return cag_model_find(info->model_hub, &search, path, err);
+    }
+    cag_fail(err, CAG_E_MISSING, p ? p : info->model_name, -1,
+             "the cache's model is not there");
+    mem_free(p);
+    return CAG_E_MISSING;
+}
+
+/* ------------------------------------------------------ the one to ask with */
+
+struct hunt {
+    const cag_kvc *k;
+    const struct fingerprint_memory *mem;
+    struct buf tried;
+    cag_error other; /* the first that was another model */
+};
+
+/* The first file that is not the recorded one, with both digests. */
+static cag_status fail_other(const struct hunt *h, const char *path,
+                             const struct locate_files *f, const jv *recorded,
+                             cag_error *err)
+{
+    char hex[2 * SHA256_SIZE + 1];
+    const char *want = "";
+    int i = 0;
+
+    for (; i < f->n; i++) {
+        hash_hex(f->v[i].sha256, SHA256_SIZE, hex);
+        want = jv_get_str(jv_at(recorded, (size_t)i), "sha256", "no such file");
+        if (strcmp(hex, want))
+            break;
+    }
+    if (i == f->n)
+        return cag_fail(err, CAG_E_MISMATCH, path, -1,
+                        "another model than the cache's (%s): %d files, the "
+                        "cache was made with %zu",
+                        cag_kvc_get_info(h->k)->model_name, f->n,
+                        jv_count(recorded));
+    return cag_fail(err, CAG_E_MISMATCH, path, -1,
+                    "another model than the cache's (%s): %s has SHA-256 "
+                    "%.16s..., the cache was made with %.16s...",
+                    cag_kvc_get_info(h->k)->model_name, f->v[i].name, hex,
+                    want);
+}
+
+/* CAG_OK: it is the one.  CAG_E_MISMATCH: it is another.  Else unreadable. */
+static cag_status try_path(struct hunt *h, const char *path, cag_error *err)
+{
+    const jv *recorded = jv_get(jv_get(kvc_meta(h->k), "model"), "files");
+    struct locate_files f = { NULL, 0 };
+    cag_status st = locate_model_files(path, h->mem, &f, err);
+
+    if (!st && !locate_same_files(&f, recorded))
+        st = fail_other(h, path, &f, recorded, err);
+    locate_files_release(&f);
+    return st;
+}
+
+/* Try a candidate that may be missing or wrong; true when it is the one.
+ * path is taken over; NULL is memory that is short. */
+static bool accept(struct hunt *h, const char *what, char *path, char **found,
+                   cag_status *st, cag_error *err)
+{
+    cag_error why = CAG_ERROR_INIT;
+
+    if (!*st && !path)
+        *st = cag_fail_nomem(err, "model path");
+    if (*st) {
+        mem_free(path);
+        return false;
+    }
+    if (file_exists(path)) {
+        cag_status s = try_path(h, path, &why);
+
+        if (!s) {
+            *found = path;
+            return true;
+        }
+        if (s == CAG_E_NOMEM)
+            *st = cag_error_copy(err, &why);
+        if (s == CAG_E_MISMATCH && !h->other.status)
+            h->other = why;
+        buf_printf(&h->tried, "%s%s %s (%s)", h->tried.size ? ", " : "", what,
+                   path, s == CAG_E_MISMATCH ? "another model" : why.msg);
+    } else {
+        buf_printf(&h->tried, "%s%s %s (not there)", h->tried.size ? ", " : "",
+                   what, path);
+    }
+    mem_free(path);
+    return false;
+}
+
+/* A model named by id or name, looked up: as above. */
+static bool accept_spec(struct hunt *h, const char *what, const char *spec,
+                        const cag_model_search *search, char **found,
+                        cag_status *st, cag_error *err)
+{
+    cag_error why = CAG_ERROR_INIT;
+    char *p = NULL;
+    cag_status s;
+
+    if (*st || !spec)
+        return false;
+    s = cag_model_find(spec, search, &p, &why);
+    if (!s)
+        return accept(h, what, p, found, st, err);
+    if (s == CAG_E_NOMEM)
+        *st = cag_error_copy(err, &why);
+    buf_printf(&h->tried, "%s%s %s (not there)", h->tried.size ? ", " : "",
+               what, spec);
+    return false;
+}
+
+/* The file names of a recorded model below each of the CAG_MODELS. */
+static bool hunt_dirs(struct hunt *h, const char *dirs, char **found,
+                      cag_status *st, cag_error *err)
+{
+    const jv *recorded = jv_get(jv_get(kvc_meta(h->k), "model"), "files");
+    const cag_kvc_info *info = cag_kvc_get_info(h->k);
+    const char *base = info->model_path ? strrchr(info->model_path, '/') : NULL;
+    const char *name = base ? base + 1 : info->model_path;
+
+    if (!name && jv_count(recorded) == 1)
+        name = jv_get_str(jv_at(recorded, 0), "name", NULL);
+    while (name && dirs && *dirs) {
+        size_t n = strcspn(dirs, ":");
+        char *dir = mem_strndup(dirs, n);
+        char *path = dir ? file_join(dir, name) : NULL;
+
+        mem_free(dir);
+        if (!n)
+            mem_free(path); /* an empty part names no directory */
+        else if (accept(h, "CAG_MODELS:", path, found, st, err))
+            return true;
+        dirs += n + (dirs[n] == ':');
+    }
+    return false;
+}
+
+cag_status locate_model(const cag_kvc *k, const char *wanted,
+                        const cag_places *places,
+                        const struct fingerprint_memory *mem, char **path,
+                        cag_error *err)
+{
+    const cag_kvc_info *info = cag_kvc_get_info(k);
+    cag_model_search search = { places->hf_hub, places->models };
+    struct hunt h = { k, mem, BUF_INIT, CAG_ERROR_INIT };
+    cag_status st = CAG_OK;
+    char *dir = NULL, *p = NULL;
+
+    if (wanted) {
+        st = cag_model_find(wanted, &search, &p, err);
+        if (!st)
+            st = try_path(&h, p, err);
+        if (st)
+            mem_free(p);
+        else
+            *path = p;
+        return st;
+    }
+    dir = record_dir(info->path);
+    if (!dir)
+        return cag_fail_nomem(err, "path");
+    if (info->model_path &&
+        accept(&h, "recorded path", file_join(dir, info->model_path), path, &st,
+               err))
+        goto out;
+    if (accept_spec(&h, "hub id", info->model_hub, &search, path, &st, err) ||
+        accept_spec(&h, "CAG_MODEL", places->model, &search, path, &st, err))
+        goto out;
+    if (!st && hunt_dirs(&h, places->models, path, &st, err))
+        goto out;
+    if (!st && h.other.status)
+        st = cag_fail(err, CAG_E_MISMATCH, h.other.file, -1, "%s; tried: %s",
+                      h.other.msg, h.tried.data);
+    else if (!st)
+        st = cag_fail(err, CAG_E_MISSING, info->path, -1,
+                      "the model of this cache (%s) was not found; tried: "
+                      "%s; name it with -m or CAG_MODEL",
+                      info->model_name,
+                      h.tried.size ? h.tried.data : "nothing is recorded");
+out:
+    buf_free(&h.tried);
+    mem_free(dir);
+    return st;
+}

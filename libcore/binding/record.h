@@ -1,0 +1,62 @@
+/*
+ * record.h - what a cache remembers of the build that made it: META.build.
+ *
+ *   sources   the operands as given: [{kind, path, title, filter}], kind is
+ *             "file", "directory", "glob" or "stream"; path is relative to
+ *             the .kvc's directory, null for a stream
+ *   template  {"kind": "model"|"builtin"|"text", "name": string|null}
+ *   default   the prompt parts that were the default text then
+ *   drop_front_matter, n_ctx, reserve
+ *   max_loss  of a lossy codec only: f32 as hex digits, its limit
+ *
+ * Nothing in it is ever executed: a filter is recorded to be shown.
+ */
+#ifndef PIPELINE_RECORD_H
+#define PIPELINE_RECORD_H
+
+#include <cag/pipeline.h>
+
+#include "source/sources.h"
+#include "util/arena.h"
+#include "util/json.h"
+
+/* A path as a .kvc in directory dir records it: relative (heap string). */
+char *record_path(const char *path, const char *dir);
+/* The directory paths of a cache are relative to: where the file really
+ * lies, symbolic links followed (heap string). */
+char *record_dir(const char *kvc_path);
+
+/* CAG_E_FORMAT if the path could not be recorded: JSON is UTF-8.  path may
+ * be NULL. */
+cag_status record_check_path(const char *path, const char *dir, cag_error *err);
+
+/* Set a string member, null where there is none. */
+bool record_set_str(jv *o, const char *key, const char *s);
+/* Was part ("system", "label", "refusal", "acknowledgement") the default text
+ * in that build? */
+bool record_was_default(const jv *build, const char *part);
+
+/* New META.build object, NULL when out of memory. */
+jv *record_build(const cag_build_opts *o, int64_t n_ctx, int64_t reserve,
+                 const char *dir);
+/* New SRCS array; ranges are text_off/text_bytes/tok_begin/tok_end [n]. */
+struct record_range {
+    uint64_t text_off, text_bytes;
+    int64_t tok_begin, tok_end;
+};
+jv *record_sources(const struct source_set *s, const struct record_range *r,
+                   const char *dir);
+
+/*
+ * The operands of the build that made k, paths absolute; streams are left
+ * out and counted in *n_stream.  Filters are in filter_was: nothing recorded
+ * is executed.  Strings live in a.  CAG_E_FORMAT: a filter is no list of
+ * texts.
+ */
+cag_status record_specs(const cag_kvc *k, struct arena *a,
+                        cag_source_spec **spec, int *n_spec, int *n_stream,
+                        cag_error *err);
+/* What is recorded as the filter of a source; NULL: it has none. */
+const char *const *record_filter(const cag_source_spec *s);
+
+#endif

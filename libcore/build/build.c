@@ -1,0 +1,395 @@
+/*
+ * build.c - sources to a cache: nothing if it is fresh, else the prefill of
+ * what changed, and a file written aside and renamed.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "engine/session.h"
+#include "kvc/kvc_read.h"
+#include "kvc/kvc_write.h"
+#include "build/build_job.h"
+#include "build/checkpoint.h"
+#include "build/depfile.h"
+#include "util/note.h"
+#include "build/build_estimate.h"
+#include "build/measure_loss.h"
+#include "prompt/chat.h"
+#include "tokenizer/tokenizer.h"
+#include "util/file.h"
+#include "util/mem.h"
+
+void cag_build_opts_init(cag_build_opts *o)
+{
+    memset(o, 0, sizeof *o);
+    o->reserve = -1;
+    o->template_date = -1;
+    o->mode = -1;
+    o->max_loss = -1;
+}
+
+const char *cag_template_name(int i)
+{
+    return chat_builtin_name(i);
+}
+
+void cag_build_report_release(cag_build_report *r)
+{
+    for (int i = 0; i < r->n_source; i++) {
+        mem_free(r->source[i].name);
+        mem_free(r->source[i].path);
+    }
+    mem_free(r->source);
+    mem_free(r->line);
+    mem_free(r->model_path);
+    memset(r, 0, sizeof *r);
+}
+
+cag_status cag_build_plan(const cag_build_opts *o, cag_build_report *r,
+                          cag_error *err)
+{
+    struct build_job j;
+    double rate = 0;
+    cag_status st;
+
+    st = build_job_begin(&j, o, r, err);
+    if (!st)
+        st = build_job_prepare(&j, false, err);
+    if (!st) {
+        struct kvc_desc d = { .shape = j.shape, .codec = j.codec };
+
+        r->file_bytes = kvc_size_bound(&d);
+        st = plan_rate(o->engine.n_thread, &rate, err);
+    }
+    if (!st) {
+        r->about_s = plan_work(&j.model->config, 0, r->n_tok) / rate;
+        st = plan_lines(&j, err);
+    } else if (st == CAG_E_LIMIT) {
+        cag_error none = CAG_ERROR_INIT;
+
+        plan_lines(&j, &none); /* that it does not fit is the answer */
+    }
+    build_job_release(&j);
+    return st;
+}
+
+/* First position whose queries codec q8h balances the keys with. */
+static int64_t watched_from(const struct build_job *j)
+{
+    int64_t n = (int64_t)j->ids.n;
+
+    return n > SESSION_PROBE ? n - SESSION_PROBE : 0;
+}
+
+/*
+ * Tokens whose K and V can be taken from an earlier cache: the common prefix
+ * of ids, if they were computed by the same model in the same way.
+ */
+static int64_t reusable(const struct build_job *j, const cag_kvc *from,
+                        const char *numerics)
+{
+    const cag_kvc_info *old = from ? cag_kvc_get_info(from) : NULL;
+    const struct kvc_shape *shape;
+    const jv *binding;
+    const int32_t *ids;
+    size_t n_old, n = 0;
+    char hex[2 * SHA256_SIZE + 1];
+
+    if (!old || strcmp(old->numerics, numerics) ||
+        strcmp(old->precision, cag_precision_name(j->o->engine.precision)))
+        return 0;
+    binding = jv_get(kvc_meta(from), "binding");
+    hash_hex(j->print.weights, SHA256_SIZE, hex);
+    if (strcmp(hex, old->weights_sha256))
+        return 0;
+    hash_hex(j->print.config, SHA256_SIZE, hex);
+    if (strcmp(hex, old->config_sha256) ||
+        strcmp(jv_get_str(binding, "rope", ""), j->model->config.rope_text))
+        return 0;
+    shape = kvc_get_shape(from);
+    if (shape->elem_bytes != j->exact.elem_bytes ||
+        shape->n_layer != j->shape.n_layer ||
+        shape->n_kv_head != j->shape.n_kv_head ||
+        shape->d_head != j->shape.d_head)
+        return 0;
+    ids = cag_kvc_ids(from, &n_old);
+    while (n < n_old && n < j->ids.n && ids[n] == j->ids.id[n])
+        n++;
+    /* the queries of the last tokens are not in a file */
+    if (kvc_is_q8h(&j->shape) && (int64_t)n > watched_from(j))
+        n = (size_t)watched_from(j);
+    return (int64_t)n;
+}
+
+/* An old cache of codes is no beginning for exact numbers. */
+static void say_whole(const struct build_job *j)
+{
+    if (kvc_is_q8h(&j->shape) && j->old && !j->o->force &&
+        kvc_is_q8h(kvc_get_shape(j->old)))
+        note(&j->o->hooks, CAG_NOTE_WAIT,
+             "%s: codec q8h is rebuilt whole, nothing of the old cache is "
+             "kept",
+             j->o->output);
+}
+
+cag_status build_chunk(void *ctx, int layer, int chunk, uint8_t *dst,
+                       cag_error *err)
+{
+    const struct build_chunks *c = ctx;
+
+    return session_export_chunk(c->session, c->shape, layer, chunk, dst, err);
+}
+
+/* Seconds that keeping tokens saved: what they would have taken at the speed
+ * of the others, or of this machine where the others were too few. */
+static double saved(const struct build_job *j, int64_t keep, double import_s,
+                    double compute_s)
+{
+    const struct model_config *c = &j->model->config;
+    int64_t n = (int64_t)j->ids.n;
+    double rate = 0, s;
+
+    if (n - keep >= 256 && compute_s > 0)
+        rate = plan_work(c, keep, n) / compute_s;
+    else if (plan_rate(j->o->engine.n_thread, &rate, NULL))
+        return 0;
+    s = plan_work(c, 0, keep) / rate - import_s;
+    return s > 0 ? s : 0;
+}
+
+/* Take K and V of the first *keep tokens from an earlier cache; *keep is 0
+ * afterwards if it turns out to be damaged. */
+static cag_status import(struct build_job *j, cag_session *s,
+                         const cag_kvc *from, int64_t *keep, cag_error *err)
+{
+    cag_error why = CAG_ERROR_INIT;
+
+    if (!*keep || session_import(s, from, (int)*keep, &why) == CAG_OK)
+        return CAG_OK;
+    if (why.status != CAG_E_CORRUPT)
+        return cag_error_copy(err, &why);
+    note(&j->o->hooks, CAG_NOTE_WARN,
+         "%s: is damaged (%s); its tokens are computed anew",
+         cag_kvc_get_info(from)->path, why.msg);
+    *keep = 0;
+    return CAG_OK;
+}
+
+/* The prefill: what the old cache or a checkpoint has is imported, the rest
+ * computed.  Of the two, the one with more. */
+static cag_status compute(struct build_job *j, cag_engine *e, cag_session *s,
+                          const struct receipt *rc, cag_error *err)
+{
+    double start = now_s(), computing;
+    const char *numerics = cag_engine_numerics(e);
+    int64_t n_old = j->o->force ? 0 : reusable(j, j->old, numerics), n = 0;
+    cag_kvc *ckpt = NULL;
+    cag_status st = CAG_OK;
+
+    if (kvc_is_q8h(&j->shape))
+        st = session_gather(s, (int)watched_from(j), err);
+    say_whole(j);
+    if (!st && j->o->checkpoint)
+        st = checkpoint_open(j->o->output, &j->o->hooks, &ckpt, err);
+    if (st)
+        return st;
+    n = reusable(j, ckpt, numerics);
+    if (n > n_old) {
+        st = import(j, s, ckpt, &n, err);
+        j->r->n_tok_resumed = n;
+    } else {
+        n = 0;
+    }
+    if (!st && n == 0) {
+        st = import(j, s, j->old, &n_old, err);
+        n = n_old;
+    }
+    cag_kvc_close(ckpt);
+    computing = now_s();
+    j->r->n_tok_kept = n;
+    if (!st && (size_t)n < j->ids.n)
+        st = checkpoint_prefill(j, e, s, rc, err);
+    if (!st && kvc_is_q8h(&j->shape))
+        st = session_balance(s, err);
+    j->r->prefill_s = now_s() - start;
+    if (!st && n)
+        j->r->saved_s = saved(j, n, computing - start, now_s() - computing);
+    return st;
+}
+
+static cag_status write_file(struct build_job *j, cag_engine *e,
+                             const cag_session *s, struct receipt *rc,
+                             cag_error *err)
+{
+    struct build_chunks c = { s, &j->shape };
+    struct kvc_made made;
+    struct kvc_desc d = { .shape = j->shape,
+                          .codec = j->codec,
+                          .meta = j->meta,
+                          .sources = j->sources,
+                          .prompt = j->prmt,
+                          .text = j->prompt.text,
+                          .text_size = j->prompt.size,
+                          .ids = j->ids.id,
+                          .id_off = j->ids.off,
+                          .n_ids = j->ids.n,
+                          .chunk = build_chunk,
+                          .ctx = &c,
+                          .progress = j->o->hooks.progress,
+                          .progress_ctx = j->o->hooks.ctx,
+                          .made = &made };
+    double start = now_s();
+    cag_status st;
+
+    d.tokenizer = tok_blob(j->tok, &d.tokenizer_size);
+    if (rc) {
+        d.receipt = receipt_measure;
+        d.receipt_ctx = rc;
+    }
+    st = kvc_write(j->o->output, &d, j->o->mode, engine_pool(e), err);
+    j->r->write_s = now_s() - start;
+    if (st == CAG_E_CANCELLED)
+        checkpoint_save(j, e, s);
+    if (st)
+        return st;
+    j->r->file_bytes = made.size_bytes;
+    j->r->kv_raw_bytes = made.kv_raw_bytes;
+    j->r->kv_stored_bytes = made.kv_stored_bytes;
+    snprintf(j->r->content_id, sizeof j->r->content_id, "%s", made.content_id);
+    return CAG_OK;
+}
+
+/* The same of a cache that stays as it is. */
+static void describe_old(struct build_job *j)
+{
+    const cag_kvc_info *i = cag_kvc_get_info(j->old);
+    const char *asked = cag_precision_name(j->o->engine.precision);
+
+    if (strcmp(i->precision, asked))
+        note(&j->o->hooks, CAG_NOTE_WARN,
+             "%s: fresh, and stays as made with --precision %s, not %s; "
+             "--force makes it anew",
+             j->o->output, i->precision, asked);
+    j->r->fresh = true;
+    j->r->file_bytes = i->size_bytes;
+    j->r->kv_raw_bytes = i->kv_raw_bytes;
+    j->r->kv_stored_bytes = i->kv_stored_bytes;
+    if (cag_kvc_get_receipt(j->old)) {
+        j->r->has_receipt = true;
+        j->r->receipt = *cag_kvc_get_receipt(j->old);
+        j->r->receipt.loss = NULL; /* it goes with the old cache */
+    }
+    snprintf(j->r->content_id, sizeof j->r->content_id, "%s", i->content_id);
+}
+
+static cag_status make(struct build_job *j, cag_error *err)
+{
+    cag_engine_opts opts = j->o->engine;
+    cag_engine *e = NULL;
+    cag_session *s = NULL;
+    struct receipt receipt = { 0 }, *rc = j->lossy ? &receipt : NULL;
+    struct kvc_desc d = { .shape = j->shape, .codec = j->codec };
+    bool fresh = false;
+    cag_status st = build_job_records(j, err);
+
+    if (!st && !j->o->force)
+        st = build_job_is_fresh(j, &fresh, err);
+    if (fresh)
+        describe_old(j);
+    if (st || fresh)
+        return st;
+    /* before the prefill, not after it */
+    st = kvc_check_space(j->o->output, &d, err);
+    if (st)
+        return st;
+    opts.kv_f32 = j->exact.elem_bytes == 4;
+    opts.max_memory = j->o->max_memory;
+    opts.room_tok = (int)j->ids.n;
+    if (kvc_is_q8h(&j->shape) && (!opts.device || !strcmp(opts.device, "auto")))
+        opts.device = "cpu"; /* a GPU is not asked for its queries */
+    st = cag_engine_new(j->model, &opts, &e, err);
+    if (!st)
+        notes_device(&j->o->hooks, e, opts.precision);
+    if (!st)
+        st = build_job_provenance(j, cag_engine_numerics(e),
+                                  cag_engine_device(e), err);
+    if (!st)
+        st = cag_session_new(e, NULL, (int)j->ids.n, &s, err);
+    if (!st && rc)
+        st = receipt_init(rc, j, e, s, err);
+    if (!st)
+        st = compute(j, e, s, rc, err);
+    if (!st)
+        st = write_file(j, e, s, rc, err);
+    receipt_release(&receipt);
+    cag_session_free(s);
+    cag_engine_free(e);
+    return st;
+}
+
+static cag_status write_depfile(const struct build_job *j, cag_error *err)
+{
+    const char **dep = mem_alloc_array((size_t)j->src.n + 1, sizeof *dep);
+    cag_status st;
+    int n = 0;
+
+    if (!dep)
+        return cag_fail_nomem(err, "depfile");
+    for (int i = 0; i < j->src.n; i++)
+        if (j->src.v[i].path) /* as the user named it, where he did */
+            dep[n++] =
+                j->src.v[i].group ? j->src.v[i].path : j->src.v[i].spec->path;
+    st = depfile_write(j->o->depfile, j->o->output, dep, n, &j->o->hooks, err);
+    mem_free(dep);
+    return st;
+}
+
+static cag_status refresh_mtime(const cag_build_opts *o, cag_error *err)
+{
+    if (o->keep_mtime || utimensat(AT_FDCWD, o->output, NULL, 0) == 0 ||
+        errno == EACCES || errno == EPERM || errno == EROFS)
+        return CAG_OK; /* make will ask again, nothing is wrong */
+    return cag_fail_sys(err, CAG_E_IO, errno, o->output,
+                        "cannot set the file's time");
+}
+
+cag_status cag_build(const cag_build_opts *o, cag_build_report *r,
+                     cag_error *err)
+{
+    double start = now_s();
+    struct file_lock lock = { -1, NULL };
+    bool new_depfile = false;
+    struct build_job j;
+    cag_status st;
+
+    st = build_job_begin(&j, o, r, err);
+    if (!st)
+        st = file_lock(&lock, o->output, o->lock_timeout_s, err);
+    if (!st)
+        st = build_job_prepare(&j, true, err);
+    /* before the cache, so that nothing can fail once that is replaced */
+    if (!st && o->depfile) {
+        new_depfile = !file_exists(o->depfile);
+        st = write_depfile(&j, err);
+    }
+    if (!st)
+        st = make(&j, err);
+    if (!st)
+        checkpoint_remove(o->output);
+    if (!st && r->fresh)
+        st = refresh_mtime(o, err);
+    build_job_release(&j);
+    /* a build that failed leaves nothing that was not there before */
+    if (st && new_depfile)
+        unlink(o->depfile);
+    if (st && !file_exists(o->output))
+        file_lock_undo(&lock);
+    else
+        file_unlock(&lock);
+    r->total_s = now_s() - start;
+    return st;
+}

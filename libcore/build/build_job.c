@@ -1,0 +1,445 @@
+/*
+ * build_job.c - see build_job.h.
+ *
+ * A rebuild keeps what the old cache recorded and the caller did not ask to
+ * change: the default prompt's wording and the template's date.  So a newer
+ * tool or another day never makes a cache stale.
+ */
+#include "build/build_job.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "kvc/kvc_codec.h"
+#include "kvc/kvc_read.h"
+#include "kvc/kvc_receipt.h"
+#include "kvc/kvc_write.h"
+#include "build/checkpoint.h"
+#include "util/note.h"
+#include "build/measure_loss.h"
+#include "prompt/chat.h"
+#include "tokenizer/tokenizer.h"
+#include "util/file.h"
+#include "util/mem.h"
+
+#define DEFAULT_RESERVE 512
+#define PRIVATE_BYTES   ((uint64_t)16 << 20)
+
+/* ------------------------------------------------------------- old cache */
+
+/* An old file that cannot be opened is no help and no obstacle: it is
+ * replaced, and the reason is said with -v. */
+static cag_status open_old(struct build_job *j, cag_error *err)
+{
+    cag_error why = CAG_ERROR_INIT;
+
+    if (!j->o->output || !file_exists(j->o->output))
+        return CAG_OK;
+    if (cag_kvc_open(j->o->output, &j->old, &why) == CAG_E_NOMEM)
+        return cag_error_copy(err, &why);
+    if (!j->old)
+        note(&j->o->hooks, CAG_NOTE_INFO,
+             "%s: replaced, it is no usable cache (%s)", j->o->output, why.msg);
+    return CAG_OK;
+}
+
+static const char *part(const struct build_job *j, const char *name,
+                        const char *given, const char *recorded)
+{
+    if (given || !j->old)
+        return given;
+    return record_was_default(jv_get(kvc_meta(j->old), "build"), name)
+               ? recorded
+               : NULL;
+}
+
+static void choose_parts(struct build_job *j)
+{
+    const cag_kvc_info *i = j->old ? cag_kvc_get_info(j->old) : NULL;
+    struct tm tm = { 0 };
+
+    j->parts.label = part(j, "label", j->o->label, i ? i->label : NULL);
+    j->parts.refusal = part(j, "refusal", j->o->refusal, i ? i->refusal : NULL);
+    j->parts.ack = part(j, "acknowledgement", j->o->acknowledgement,
+                        i ? i->acknowledgement : NULL);
+    /* the recorded system text has the recorded refusal written into it */
+    if (i && j->parts.refusal && !strcmp(j->parts.refusal, i->refusal))
+        j->parts.system = part(j, "system", j->o->system, i->system);
+    else
+        j->parts.system = j->o->system;
+    j->date_s = j->o->template_date >= 0 ? j->o->template_date : j->o->now;
+    if (j->o->template_date < 0 && i && i->template_date &&
+        strptime(i->template_date, "%Y-%m-%d", &tm))
+        j->date_s = (int64_t)timegm(&tm);
+    j->date_s -= j->date_s % 86400; /* a day is all that is recorded */
+}
+
+/* ----------------------------------------------------------------- model */
+
+static bool old_has_model(const struct build_job *j)
+{
+    return j->old &&
+           locate_same_files(
+               &j->files, jv_get(jv_get(kvc_meta(j->old), "model"), "files"));
+}
+
+static cag_status find_model(struct build_job *j, cag_error *err)
+{
+    const cag_places *p = &j->o->places;
+    cag_model_search search = { p->hf_hub, p->models };
+    const char *spec = j->o->model ? j->o->model : p->model;
+    cag_status st;
+
+    if (!spec)
+        return cag_fail(err, CAG_E_USAGE, NULL, -1,
+                        "no model: give one with -m (a GGUF file, a model "
+                        "directory or a hub id) or in CAG_MODEL");
+    st = cag_model_find(spec, &search, &j->model_path, err);
+    if (st)
+        return st;
+    j->hub = file_exists(spec) || strchr(spec, '/') == NULL ||
+                     strcmp(spec, j->model_path) == 0
+                 ? NULL
+                 : spec;
+    return CAG_OK;
+}
+
+static cag_status open_model(struct build_job *j, bool with_weights,
+                             cag_error *err)
+{
+    const cag_places *p = &j->o->places;
+    cag_hooks hooks = j->o->hooks;
+    struct fingerprint_memory mem = { .dir = p->cache_dir,
+                                      .dir_ro = p->cache_dir_ro,
+                                      .ignore = j->o->verify_full,
+                                      .announce = notes_hashing,
+                                      .ctx = &hooks };
+    unsigned flags = with_weights ? 0 : CAG_MODEL_NO_WEIGHTS;
+    cag_status st = CAG_OK;
+
+    /* a dry run reads no weights, not even to hash them */
+    if (with_weights)
+        st = locate_model_files(j->model_path, &mem, &j->files, err);
+    if (st)
+        return st;
+    /* an unchanged model's tokenizer is in the old cache, compiled */
+    if (old_has_model(j)) {
+        j->tok = cag_kvc_tokenizer(j->old);
+        if (j->tok)
+            flags |= CAG_MODEL_NO_TOKENIZER;
+    }
+    st = cag_model_open(j->model_path, flags, &j->model, err);
+    if (st)
+        return st;
+    if (!j->tok)
+        j->tok = cag_model_get_tokenizer(j->model);
+    j->r->model_path = mem_strdup(j->model_path);
+    return with_weights ? fingerprint_model(j->model, &mem, &j->print, err)
+                        : CAG_OK;
+}
+
+static cag_status unknown_template(const char *name, cag_error *err)
+{
+    char list[512];
+    size_t n = 0;
+    const char *s;
+
+    list[0] = 0;
+    for (int i = 0; (s = cag_template_name(i)) != NULL && n < sizeof list; i++)
+        n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", i ? ", " : "",
+                              s);
+    return cag_fail(err, CAG_E_USAGE, NULL, -1,
+                    "unknown chat template '%s'; "
+                    "there are %s",
+                    name, list);
+}
+
+static cag_status choose_template(struct build_job *j, cag_error *err)
+{
+    j->template_text = j->o->chat_template_text;
+    if (!j->template_text && j->o->chat_template) {
+        j->template_text = chat_builtin(j->o->chat_template);
+        if (!j->template_text)
+            return unknown_template(j->o->chat_template, err);
+    }
+    if (!j->template_text)
+        j->template_text = cag_model_get_template(j->model);
+    if (!j->template_text)
+        return cag_fail(err, CAG_E_UNSUPPORTED, j->model_path, -1,
+                        "the model carries no chat template; name one with "
+                        "--chat-template NAME or --chat-template-file FILE");
+    return CAG_OK;
+}
+
+/* ---------------------------------------------------------------- prompt */
+
+static cag_status make_prompt(struct build_job *j, cag_error *err)
+{
+    struct prompt_source *v = mem_alloc_array((size_t)j->src.n, sizeof *v);
+    cag_status st;
+
+    if (!v)
+        return cag_fail_nomem(err, "prompt");
+    for (int i = 0; i < j->src.n; i++)
+        v[i] = (struct prompt_source){ j->src.v[i].name, j->src.v[i].text,
+                                       j->src.v[i].size };
+    st = prompt_build(&j->parts, v, j->src.n, j->template_text, j->tok,
+                      j->date_s, &j->prompt, err);
+    mem_free(v);
+    if (!st)
+        st = prompt_encode(&j->prompt, j->tok, &j->ids, err);
+    if (!st && j->prompt.warn_no_refusal)
+        note(&j->o->hooks, CAG_NOTE_WARN,
+             "the system text does not hold {refusal}: the model will not "
+             "be told how to say that something is not there");
+    if (!st && j->o->acknowledgement && !j->prompt.ack)
+        note(&j->o->hooks, CAG_NOTE_WARN,
+             "the acknowledgement is not used: this template has a system "
+             "role");
+    if (!st && j->ids.n_dropped)
+        note(&j->o->hooks, CAG_NOTE_WARN,
+             "%zu bytes of the text have no token in this model's "
+             "vocabulary and are not read",
+             j->ids.n_dropped);
+    return st;
+}
+
+/* First id whose text begins at or after off. */
+static int64_t id_at(const cag_ids *ids, uint64_t off)
+{
+    size_t lo = 0, hi = ids->n;
+
+    while (lo < hi) {
+        size_t mid = lo + (hi - lo) / 2;
+
+        if ((uint64_t)ids->off[mid] < off)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return (int64_t)lo;
+}
+
+static cag_status add_up(struct build_job *j, cag_error *err)
+{
+    cag_build_report *r = j->r;
+
+    r->source = mem_alloc_array((size_t)j->src.n, sizeof *r->source);
+    j->range = mem_alloc_array((size_t)j->src.n, sizeof *j->range);
+    if (!r->source || !j->range)
+        return cag_fail_nomem(err, "report");
+    r->n_source = j->src.n;
+    r->n_tok = (int64_t)j->ids.n;
+    for (int i = 0; i < j->src.n; i++) {
+        const struct prompt_range *p = &j->prompt.source[i];
+
+        j->range[i] =
+            (struct record_range){ p->off, p->bytes, id_at(&j->ids, p->off),
+                                   id_at(&j->ids, p->off + p->bytes) };
+        r->source[i].name = mem_strdup(j->src.v[i].name);
+        r->source[i].path =
+            mem_strdup(j->src.v[i].path ? j->src.v[i].path : "-");
+        if (!r->source[i].name || !r->source[i].path)
+            return cag_fail_nomem(err, "report");
+        r->source[i].size_bytes = j->src.v[i].raw_bytes;
+        r->source[i].text_bytes = j->src.v[i].size;
+        r->source[i].n_tok = j->range[i].tok_end - j->range[i].tok_begin;
+    }
+    return CAG_OK;
+}
+
+static cag_status choose_context(struct build_job *j, cag_error *err)
+{
+    const cag_model_info *m = cag_model_get_info(j->model);
+
+    j->n_ctx = j->o->n_ctx ? j->o->n_ctx : m->n_ctx;
+    if (j->n_ctx > m->n_ctx)
+        return cag_fail(err, CAG_E_LIMIT, j->model_path, -1,
+                        "--ctx-size %lld is more than the model was trained "
+                        "for (%d)",
+                        (long long)j->n_ctx, m->n_ctx);
+    j->reserve = j->o->reserve >= 0               ? j->o->reserve
+                 : j->n_ctx / 4 < DEFAULT_RESERVE ? j->n_ctx / 4
+                                                  : DEFAULT_RESERVE;
+    j->r->n_ctx = j->n_ctx;
+    j->r->reserve = j->reserve;
+    return CAG_OK;
+}
+
+/* What the file holds, and what is computed. */
+static cag_status choose_shapes(struct build_job *j, cag_error *err)
+{
+    const cag_model_info *m = cag_model_get_info(j->model);
+    int codec = kvc_codec_find(j->codec);
+
+    if (codec < 0)
+        return cag_fail(err, CAG_E_USAGE, NULL, -1, "unknown KV codec '%s'",
+                        j->codec);
+    j->shape = (struct kvc_shape){ .n_layer = m->n_layer,
+                                   .n_kv_head = m->n_kv_head,
+                                   .d_head = m->d_head,
+                                   .elem_bytes = kvc_codec_elem_bytes(
+                                       (enum kvc_codec)codec),
+                                   .n_tok = (int)j->ids.n };
+    j->lossy = kvc_codec_lossy((enum kvc_codec)codec);
+    if (j->lossy)
+        j->max_loss = j->o->max_loss < 0
+                          ? kvc_codec_max_loss((enum kvc_codec)codec)
+                          : (float)j->o->max_loss;
+    j->exact = j->shape;
+    j->exact_codec = j->codec;
+    if (kvc_is_q8h(&j->shape)) {
+        j->exact.elem_bytes = 2;
+        j->exact_codec = "f16";
+    }
+    j->shape.chunk_tok =
+        kvc_chunk_tok(m->n_kv_head, m->d_head, j->shape.elem_bytes);
+    j->exact.chunk_tok =
+        kvc_chunk_tok(m->n_kv_head, m->d_head, j->exact.elem_bytes);
+    return CAG_OK;
+}
+
+static cag_status check_fit(struct build_job *j, cag_error *err)
+{
+    const cag_model_info *m = cag_model_get_info(j->model);
+    cag_build_report *r = j->r;
+
+    int n_chunk = kvc_n_chunk(&j->shape);
+    uint64_t held = (uint64_t)r->n_tok * m->kv_bytes_per_tok *
+                    (j->exact.elem_bytes == 4 ? 2 : 1);
+
+    r->kv_raw_bytes = kvc_is_q8h(&j->shape) ? 0 : held;
+    for (int i = 0; kvc_is_q8h(&j->shape) && i < n_chunk; i++)
+        r->kv_raw_bytes += (uint64_t)m->n_layer * kvc_chunk_bytes(&j->shape, i);
+    r->ask_bytes = PRIVATE_BYTES + (uint64_t)j->reserve * m->kv_bytes_per_tok +
+                   (strcmp(j->codec, "f16z") ? 0 : held);
+    r->build_bytes =
+        held + m->size_bytes +
+        (uint64_t)512 * 4 * (uint64_t)(8 * m->d_model + 4 * m->d_ff) +
+        (j->lossy ? receipt_bytes(j) : 0);
+    if (r->n_tok + j->reserve > j->n_ctx)
+        return cag_fail(err, CAG_E_LIMIT, j->o->output, -1,
+                        "the knowledge does not fit: %lld tokens + %lld "
+                        "reserved for question and answer, the context has "
+                        "%lld; leave something out (cag-build -n shows "
+                        "where the tokens are) or take a model with a longer "
+                        "context",
+                        (long long)r->n_tok, (long long)j->reserve,
+                        (long long)j->n_ctx);
+    if (j->o->max_memory && r->build_bytes > j->o->max_memory)
+        return cag_fail(err, CAG_E_LIMIT, j->o->output, -1,
+                        "the build needs about %llu MiB, --max-memory allows "
+                        "%llu MiB",
+                        (unsigned long long)(r->build_bytes >> 20),
+                        (unsigned long long)(j->o->max_memory >> 20));
+    return CAG_OK;
+}
+
+/* Is path the same file as one that the build reads?  *what says which. */
+static bool is_input(const struct build_job *j, const char *path,
+                     const char **what)
+{
+    struct file_id id, in;
+
+    *what = j->model_path;
+    if (locate_is_file_of(path, j->model_path))
+        return true;
+    if (file_stat(path, &id, NULL))
+        return false;
+    for (int i = 0; i <= j->src.n; i++) {
+        *what = i < j->src.n ? j->src.v[i].path : j->model_path;
+        if (*what && file_stat(*what, &in, NULL) == CAG_OK &&
+            in.dev == id.dev && in.ino == id.ino)
+            return true;
+    }
+    return false;
+}
+
+/* What is written must not be what is read, nor anything else of value. */
+static cag_status protect(const struct build_job *j, cag_error *err)
+{
+    const char *out = j->o->output, *dep = j->o->depfile, *what;
+    cag_status st = CAG_OK;
+
+    if (out && is_input(j, out, &what))
+        return cag_fail(err, CAG_E_USAGE, out, -1,
+                        "the output is what the build reads (%s)", what);
+    if (dep && (is_input(j, dep, &what) || (out && !strcmp(out, dep))))
+        return cag_fail(err, CAG_E_USAGE, dep, -1,
+                        "the depfile is another file of this build");
+    if (dep)
+        st = file_check_text(dep, err);
+    if (!st && out && !j->o->force)
+        st = kvc_check_replace(out, err);
+    if (st)
+        return st;
+    return out && j->o->checkpoint ? checkpoint_check_replace(out, err)
+                                   : CAG_OK;
+}
+
+cag_status build_job_begin(struct build_job *j, const cag_build_opts *o,
+                           cag_build_report *r, cag_error *err)
+{
+    cag_status st = CAG_OK;
+
+    memset(j, 0, sizeof *j);
+    memset(r, 0, sizeof *r);
+    j->o = o;
+    j->r = r;
+    j->start = now_s();
+    j->codec = o->codec ? o->codec : "f16z";
+    snprintf(r->codec, sizeof r->codec, "%s", j->codec);
+    j->dir = record_dir(o->output ? o->output : ".");
+    if (!j->dir)
+        return cag_fail_nomem(err, "path");
+    if (o->output)
+        st = file_can_create(o->output, err);
+    if (!st)
+        st = find_model(j, err);
+    if (!st)
+        st = source_read(o->source, o->n_source, o->drop_front_matter, o->texts,
+                         &o->hooks, &j->src, err);
+    return st ? st : protect(j, err);
+}
+
+cag_status build_job_prepare(struct build_job *j, bool with_weights,
+                             cag_error *err)
+{
+    cag_status st = open_old(j, err);
+
+    if (!st)
+        st = open_model(j, with_weights, err);
+    if (!st)
+        st = choose_context(j, err);
+    if (!st)
+        st = choose_template(j, err);
+    if (st)
+        return st;
+    choose_parts(j);
+    st = make_prompt(j, err);
+    if (!st)
+        st = add_up(j, err);
+    if (!st)
+        st = choose_shapes(j, err);
+    if (!st)
+        st = check_fit(j, err);
+    j->r->tokenize_s = now_s() - j->start;
+    return st;
+}
+
+void build_job_release(struct build_job *j)
+{
+    jv_free(j->meta);
+    jv_free(j->sources);
+    jv_free(j->prmt);
+    cag_ids_free(&j->ids);
+    prompt_release(&j->prompt);
+    cag_model_close(j->model);
+    cag_kvc_close(j->old);
+    locate_files_release(&j->files);
+    source_release(&j->src);
+    mem_free(j->range);
+    mem_free(j->dir);
+    mem_free(j->model_path);
+}

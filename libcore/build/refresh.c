@@ -1,0 +1,139 @@
+/*
+ * refresh.c - rebuild a cache from what it records, with no other argument.
+ *
+ * Filters are not run: nothing recorded in a cache is ever executed.  What
+ * they made of a file that did not change is in the cache.
+ */
+#include <string.h>
+
+#include "kvc/kvc_read.h"
+#include "kvc/kvc_receipt.h"
+#include "build/checkpoint.h"
+#include "binding/model_files.h"
+#include "util/note.h"
+#include "binding/record.h"
+#include "util/error.h"
+#include "util/mem.h"
+
+/* The prompt's parts that were not the default then. */
+static const char *custom(const jv *build, const char *part,
+                          const char *recorded)
+{
+    return record_was_default(build, part) ? NULL : recorded;
+}
+
+static void take_template(const cag_kvc *k, const jv *build, cag_build_opts *b)
+{
+    const jv *t = jv_get(build, "template");
+    const char *kind = jv_get_str(t, "kind", "model");
+
+    if (!strcmp(kind, "builtin"))
+        b->chat_template = jv_get_str(t, "name", NULL);
+    else if (!strcmp(kind, "text"))
+        b->chat_template_text = jv_get_str(kvc_prmt(k), "template", NULL);
+}
+
+/* The model of the recorded hub id or at the recorded place, whatever it is
+ * now: a new one is a reason to rebuild.  Elsewhere only the very same one
+ * will do. */
+static cag_status find_model(const cag_kvc *k, const char *dir,
+                             cag_build_opts *b, char **path, cag_error *err)
+{
+    struct fingerprint_memory mem = { .dir = b->places.cache_dir,
+                                      .dir_ro = b->places.cache_dir_ro,
+                                      .ignore = b->verify_full,
+                                      .announce = notes_hashing,
+                                      .ctx = &b->hooks };
+    cag_model_search search = { b->places.hf_hub, b->places.models };
+    const char *hub = cag_kvc_get_info(k)->model_hub;
+    cag_error why = CAG_ERROR_INIT;
+    cag_status st;
+
+    if (hub && cag_model_find(hub, &search, path, NULL) == CAG_OK) {
+        b->model = hub;
+        return CAG_OK;
+    }
+    st = locate_recorded_model(k, dir, &b->places, path, &why);
+    if (st == CAG_E_MISSING)
+        st = locate_model(k, NULL, &b->places, &mem, path, err);
+    else if (st)
+        cag_error_copy(err, &why);
+    return st;
+}
+
+/* The recorded limit of a lossy codec, where the caller names no other. */
+static void take_max_loss(const jv *build, cag_build_opts *b)
+{
+    const char *hex = jv_get_str(build, "max_loss", "");
+    float x;
+
+    if (b->max_loss < 0 && kvc_f32_unhex(hex, &x) && x >= 0)
+        b->max_loss = (double)x;
+}
+
+static cag_status take_all(const cag_kvc *k, const char *path,
+                           cag_build_opts *b, struct arena *a, char **model,
+                           cag_error *err)
+{
+    const cag_kvc_info *i = cag_kvc_get_info(k);
+    const jv *build = jv_get(kvc_meta(k), "build");
+    cag_source_spec *spec;
+    int n_spec, n_stream;
+    char *dir = record_dir(path);
+    cag_status st = dir ? CAG_OK : cag_fail_nomem(err, "path");
+
+    if (!st)
+        st = record_specs(k, a, &spec, &n_spec, &n_stream, err);
+    if (!st && n_stream)
+        st = cag_fail(err, CAG_E_MISSING, path, -1,
+                      "cannot be refreshed: %d of its sources came from a "
+                      "pipe; run the cag-build that made it",
+                      n_stream);
+    if (!st && !b->model)
+        st = find_model(k, dir, b, model, err);
+    mem_free(dir);
+    if (st)
+        return st;
+    if (!b->model)
+        b->model = *model;
+    b->output = path;
+    b->source = spec;
+    b->n_source = n_spec;
+    b->texts = k;
+    b->system = custom(build, "system", i->system);
+    b->label = custom(build, "label", i->label);
+    b->refusal = custom(build, "refusal", i->refusal);
+    b->acknowledgement = custom(build, "acknowledgement", i->acknowledgement);
+    b->drop_front_matter = jv_get_bool(build, "drop_front_matter", false);
+    b->n_ctx = i->n_ctx;
+    b->reserve = i->reserve;
+    b->codec = i->codec;
+    b->engine.precision = cag_precision_of(i->precision);
+    take_max_loss(build, b);
+    take_template(k, build, b);
+    return CAG_OK;
+}
+
+cag_status cag_refresh(const char *path, const cag_build_opts *o,
+                       cag_build_report *r, cag_error *err)
+{
+    cag_build_opts b = *o;
+    struct arena a = { NULL };
+    char *model = NULL;
+    cag_kvc *k;
+    cag_status st;
+
+    memset(r, 0, sizeof *r);
+    st = cag_kvc_open(path, &k, err);
+    if (st)
+        return st;
+    st = checkpoint_refuse(k, err);
+    if (!st)
+        st = take_all(k, path, &b, &a, &model, err);
+    if (!st)
+        st = cag_build(&b, r, err);
+    mem_free(model);
+    arena_release(&a);
+    cag_kvc_close(k);
+    return st;
+}

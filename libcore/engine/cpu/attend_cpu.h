@@ -1,0 +1,29 @@
+/*
+ * attend.h - attention of one pass over tiles of K and V.
+ */
+#ifndef ENGINE_ATTEND_H
+#define ENGINE_ATTEND_H
+
+#include "engine/cpu/cpu.h"
+
+/* What attention needs of a pass; queries in c->q, positions in c->last. */
+struct attn_pass {
+    struct cpu *c;
+    const struct forward_row *row;
+    int r0, n_row; /* rows [r0, n_row) attend */
+    int layer;
+    bool prompt;
+};
+
+/* Rows of a prompt: c->att[row] for all rows. */
+void attend_prompt(const struct attn_pass *a);
+
+/* Lay out a step's work once for all its layers.  CAG_E_NOMEM. */
+cag_status attend_step_plan(struct cpu *c, const struct forward_row *row,
+                            int n_row, cag_error *err);
+/* Rows of a step: the states of all spans.  attend_step_finish then merges
+ * one row's into c->att[row]; rows are independent. */
+void attend_step(const struct attn_pass *a);
+void attend_step_finish(const struct attn_pass *a, int row);
+
+#endif

@@ -1,0 +1,59 @@
+/*
+ * kvcache.h - one timeline's K and V on the CPU: the mapped tiles of a
+ * prefix, then private ones.
+ */
+#ifndef ENGINE_KVCACHE_H
+#define ENGINE_KVCACHE_H
+
+#include "engine/backend.h"
+#include "engine/cpu/prefix_cpu.h"
+#include "kernels/kernels.h"
+
+#define KV_SPAN_TILES (KV_SPAN / KV_TILE)
+
+struct kv_slab;
+struct kv_q8h;
+struct kvcache {
+    struct backend_kv base;
+    struct prefix *prefix; /* or NULL */
+    int n_layer;           /* held: the model's first ones */
+    int n_kv_head, d_head;
+    int kv_type; /* KV_F16 or KV_F32 */
+    size_t tile_bytes;
+    int max_tok;
+    int n_prefix; /* tokens of the prefix */
+    int n_shared; /* whole tiles of it, never copied */
+    int n_dirty;  /* positions >= this were never written */
+    int n_layer_ready;
+    int n_slab;
+    struct kv_slab *slab; /* private tiles, a span's worth each */
+    struct kv_q8h *q8h;   /* of a build with that codec, or NULL */
+};
+
+cag_status kvcache_new(struct backend *b, struct prefix *p, int n_layer,
+                       int n_kv_head, int d_head, int kv_type, int max_tok,
+                       struct kvcache **out, cag_error *err);
+void kvcache_free(struct kvcache *kv);
+void kvcache_truncate(struct kvcache *kv, int n_tok);
+
+/* Before a pass touches a layer: its prefix chunks are loaded and the last,
+ * partial prefix tile is copied (decoded, where it is codes). */
+cag_status kvcache_ready(struct kvcache *kv, int layer, cag_error *err);
+
+/* A private tile (tile >= n_shared); writable. */
+uint8_t *kvcache_tile(const struct kvcache *kv, int layer, int is_v,
+                      int kv_head, int tile);
+/* Any tile of a layer that is ready. */
+const uint8_t *kvcache_any_tile(const struct kvcache *kv, int layer, int is_v,
+                                int kv_head, int tile);
+
+cag_status kvcache_export(const struct kvcache *kv,
+                          const struct kvc_shape *shape, int layer, int chunk,
+                          uint8_t *dst, cag_error *err);
+cag_status kvcache_import(struct kvcache *kv, const cag_kvc *k, int n_tok,
+                          struct pool *pool, cag_error *err);
+
+/* Zero the slots [slot, 64) of a K and a V tile. */
+void tile_clear(uint8_t *k, uint8_t *v, int elem_bytes, int d_head, int slot);
+
+#endif

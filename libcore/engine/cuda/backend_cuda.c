@@ -1,0 +1,654 @@
+/*
+ * backend_cuda.c - a GPU as a backend: opening it, its memory, its table, and
+ * the one function that libcag-cuda.so exports.
+ *
+ * Memory is planned before it is taken.  What a model needs (weights, scratch
+ * of the largest pass) is summed and compared with what is free and with the
+ * user's limit before the first allocation; a cache or a session asks again
+ * before its own.  Too little is CAG_E_NOMEM with both numbers.  Scratch is
+ * one block, carved once, so a pass allocates nothing; sessions of a batch
+ * hand their blocks on.
+ */
+#include "engine/cuda/cuda.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cag.h>
+
+#include "util/mem.h"
+
+/* The least a prompt pass takes, so that the device has enough to do; and
+ * every size of a step fits. */
+#define DEFAULT_CHUNK 2048
+/* Beside a CPU, whose passes are not better for being longer. */
+#define SPLIT_CHUNK   512
+/* Left to the runtime: cuBLAS, kernels, the display. */
+#define SLACK         ((uint64_t)64 << 20)
+#define PANEL_MAX     ((size_t)64 << 20)
+#define POSITION_STEP 4096
+#define MIB(n)        ((unsigned long long)((n) >> 20))
+#define MIB_UP(n)     MIB((n) + (((uint64_t)1 << 20) - 1))
+
+/* ------------------------------------------------------------------ errors */
+
+static cag_status fail_call(const struct cuk_err *e, const char *what,
+                            cag_error *err)
+{
+    const char *base = e->file ? strrchr(e->file, '/') : NULL;
+
+    if (e->code == 0)
+        return cag_fail(err, CAG_E_BACKEND, NULL, -1, "CUDA: %s failed", what);
+    cag_fail(err, CAG_E_BACKEND, NULL, -1,
+             "CUDA: %s: %s gave %s (%d) at %s:%d%s", what, e->call, e->name,
+             e->code, base ? base + 1 : e->file, e->line,
+             e->sticky ? "; the device is lost to this process" : "");
+    if (err)
+        err->sys = e->code;
+    return CAG_E_BACKEND;
+}
+
+cag_status cuda_fail(struct cuda *c, const char *what, cag_error *err)
+{
+    struct cuk_err e = *cuk_error(c->dev);
+
+    /* a sticky error stays, and every later call says so */
+    if (!e.sticky)
+        cuk_clear(c->dev);
+    return fail_call(&e, what, err);
+}
+
+/* ------------------------------------------------------------------ memory */
+
+/* What the device and what the user leaves, spare blocks included. */
+static cag_status limits(struct cuda *c, uint64_t *device, uint64_t *user,
+                         uint64_t *total, cag_error *err)
+{
+    uint64_t free_bytes;
+
+    if (cuk_mem(c->dev, &free_bytes, total) != 0)
+        return cuda_fail(c, "asking for free memory", err);
+    free_bytes += c->spare_bytes;
+    *device = free_bytes > SLACK ? free_bytes - SLACK : 0;
+    *user = c->max_bytes == 0              ? UINT64_MAX
+            : c->max_bytes > c->used_bytes ? c->max_bytes - c->used_bytes
+                                           : 0;
+    return CAG_OK;
+}
+
+cag_status cuda_room(struct cuda *c, uint64_t *bytes, cag_error *err)
+{
+    uint64_t device = 0, user = 0, total;
+    cag_status st = limits(c, &device, &user, &total, err);
+
+    *bytes = device < user ? device : user;
+    return st;
+}
+
+cag_status cuda_check_room(struct cuda *c, uint64_t bytes, const char *what,
+                           cag_error *err)
+{
+    uint64_t device = 0, user = 0, total = 0;
+    cag_status st = limits(c, &device, &user, &total, err);
+
+    if (st)
+        return st;
+    if (bytes > device)
+        return cag_fail(err, CAG_E_NOMEM, NULL, -1,
+                        "%s needs %llu MiB of the GPU's memory, %llu MiB of "
+                        "%llu MiB are free",
+                        what, MIB_UP(bytes), MIB(device), MIB(total));
+    if (bytes > user)
+        return cag_fail(err, CAG_E_NOMEM, NULL, -1,
+                        "%s needs %llu MiB of the GPU's memory, --max-memory "
+                        "leaves %llu MiB of %llu MiB",
+                        what, MIB_UP(bytes), MIB(user), MIB(c->max_bytes));
+    return CAG_OK;
+}
+
+static void drop_spare(struct cuda *c)
+{
+    while (c->n_spare > 0)
+        cuk_free(c->dev, c->spare[--c->n_spare].dev);
+    c->spare_bytes = 0;
+}
+
+/* Whether so many bytes can be allocated beside the spare blocks. */
+static bool fits_beside_spare(struct cuda *c, uint64_t bytes)
+{
+    uint64_t free_bytes, total;
+
+    return cuk_mem(c->dev, &free_bytes, &total) == 0 && free_bytes > SLACK &&
+           bytes <= free_bytes - SLACK &&
+           (c->max_bytes == 0 ||
+            c->used_bytes + c->spare_bytes + bytes <= c->max_bytes);
+}
+
+cag_status cuda_alloc(struct cuda *c, void **out, uint64_t bytes,
+                      const char *what, cag_error *err)
+{
+    cag_status st = cuda_check_room(c, bytes, what, err);
+    struct cuk_err e = { 0 };
+
+    if (st)
+        return st;
+    if (c->n_spare > 0 && !fits_beside_spare(c, bytes))
+        drop_spare(c);
+    if (cuk_alloc(c->dev, out, (size_t)bytes, &e) != 0) {
+        /* free in pieces; or somebody else was faster */
+        if (cuk_error(c->dev)->code != 0)
+            return cuda_fail(c, "allocating", err);
+        return cag_fail(err, CAG_E_NOMEM, NULL, -1,
+                        "%s: the GPU gave no %llu MiB in one piece", what,
+                        MIB_UP(bytes));
+    }
+    c->used_bytes += bytes;
+    return CAG_OK;
+}
+
+cag_status cuda_take(struct cuda *c, void **out, uint64_t *bytes,
+                     const char *what, cag_error *err)
+{
+    struct cuda_spare *best = NULL;
+
+    for (int i = 0; i < c->n_spare; i++) {
+        struct cuda_spare *s = &c->spare[i];
+
+        if (s->bytes >= *bytes && s->bytes / 2 <= *bytes &&
+            (!best || s->bytes < best->bytes))
+            best = s;
+    }
+    if (!best)
+        return cuda_alloc(c, out, *bytes, what, err);
+    *out = best->dev;
+    *bytes = best->bytes;
+    c->spare_bytes -= best->bytes;
+    c->used_bytes += best->bytes;
+    *best = c->spare[--c->n_spare];
+    return CAG_OK;
+}
+
+void cuda_give(struct cuda *c, void *dev_p, uint64_t bytes)
+{
+    if (!dev_p)
+        return;
+    if (c->n_spare == CUDA_MAX_SPARE) {
+        cuda_free(c, dev_p, bytes);
+        return;
+    }
+    c->spare[c->n_spare++] = (struct cuda_spare){ dev_p, bytes };
+    c->spare_bytes += bytes;
+    c->used_bytes -= bytes;
+}
+
+void cuda_free(struct cuda *c, void *dev_p, uint64_t bytes)
+{
+    if (!dev_p)
+        return;
+    cuk_free(c->dev, dev_p);
+    c->used_bytes -= bytes;
+}
+
+/* --------------------------------------------------------------- positions */
+
+struct table_job {
+    const struct model_config *cfg;
+    float *cos, *sin;
+};
+
+static void table_range(void *ctx, int thread, int64_t begin, int64_t end)
+{
+    const struct table_job *j = ctx;
+    size_t half = (size_t)j->cfg->d_head / 2;
+
+    (void)thread;
+    for (int64_t t = begin; t < end; t++)
+        rope_table(j->cos + (size_t)t * half, j->sin + (size_t)t * half,
+                   (int32_t)t, j->cfg->inv_freq, (int)half,
+                   j->cfg->rope_mscale);
+}
+
+static uint64_t position_bytes(const struct cuda *c)
+{
+    return (uint64_t)c->n_pos * (uint64_t)c->cfg->d_head * sizeof(float);
+}
+
+cag_status cuda_positions(struct cuda *c, int n_pos, cag_error *err)
+{
+    size_t half = (size_t)c->cfg->d_head / 2, n;
+    struct table_job j = { c->cfg, NULL, NULL };
+    void *dev = NULL;
+    cag_status st;
+
+    if (n_pos <= c->n_pos)
+        return CAG_OK;
+    if (n_pos < INT32_MAX - POSITION_STEP)
+        n_pos = (n_pos + POSITION_STEP - 1) / POSITION_STEP * POSITION_STEP;
+    n_pos = n_pos < c->cfg->n_ctx ? n_pos : c->cfg->n_ctx;
+    n = (size_t)n_pos * half;
+    j.cos = mem_alloc_array(n, 2 * sizeof *j.cos);
+    if (!j.cos)
+        return cag_fail_nomem(err, "positions");
+    j.sin = j.cos + n;
+    pool_run(c->pool, table_range, &j, n_pos, 64);
+    st = cuda_alloc(c, &dev, 2 * n * sizeof *j.cos, "the table of positions",
+                    err);
+    if (!st &&
+        (cuk_copy(c->run, CUK_TO_DEV, dev, j.cos, 2 * n * sizeof *j.cos) != 0 ||
+         cuk_stream_sync(c->run) != 0)) {
+        st = cuda_fail(c, "the table of positions", err);
+        cuda_free(c, dev, 2 * n * sizeof *j.cos);
+    }
+    mem_free(j.cos);
+    if (st)
+        return st;
+    cuda_drop_graphs(c); /* they name the old one */
+    cuda_free(c, c->dev_cos, position_bytes(c));
+    c->dev_cos = dev;
+    c->dev_sin = c->dev_cos + n;
+    c->n_pos = n_pos;
+    return CAG_OK;
+}
+
+/* ----------------------------------------------------------------- scratch */
+
+struct carve {
+    uint8_t *base; /* NULL: only measure */
+    uint64_t off;
+};
+
+static void *carve(struct carve *cv, uint64_t n, uint64_t m, size_t size)
+{
+    uint64_t at = cv->off;
+
+    /* rows below 2^17, widths below 2^31: no product overflows */
+    cv->off += (n * m * size + 255) & ~(uint64_t)255;
+    return cv->base ? cv->base + at : NULL;
+}
+
+/* Room to expand the largest matrix that is not stored as an operand. */
+static size_t panel_for(const struct cuda *c)
+{
+    size_t size = c->operand == KT_F32 ? 4 : 2, most = 0, row = 0;
+
+    for (int l = 0; l < c->cfg->n_layer; l++) {
+        const struct model_layer *m = &c->w->layer[l];
+        const struct wmat *w[7] = { &m->wq,     &m->wk,   &m->wv,    &m->wo,
+                                    &m->w_gate, &m->w_up, &m->w_down };
+        for (int i = 0; i < 7; i++) {
+            size_t r = (size_t)w[i]->d_in * size;
+            size_t n = r * (size_t)w[i]->n_out;
+            if (w[i]->type == c->operand && w[i]->perm_half == 0)
+                continue;
+            most = n > most ? n : most;
+            row = r > row ? r : row;
+        }
+    }
+    most = most < PANEL_MAX ? most : PANEL_MAX;
+    most = most > row ? most : row;
+    return (most + 255) & ~(size_t)255;
+}
+
+static void carve_all(struct cuda *c, struct carve *cv)
+{
+    uint64_t n = (uint64_t)c->base.max_row, d = (uint64_t)c->cfg->d_model;
+    uint64_t ff = (uint64_t)c->cfg->d_ff, d_q = (uint64_t)c->d_q;
+
+    c->x = carve(cv, n, d, sizeof(float));
+    c->h = carve(cv, n, d, sizeof(float));
+    c->qkv = carve(cv, n, (uint64_t)c->d_qkv, sizeof(float));
+    c->q = carve(cv, n, d_q, sizeof(uint16_t));
+    c->att = carve(cv, n, d_q, sizeof(float));
+    c->gate = carve(cv, n, ff, sizeof(float));
+    c->up = carve(cv, n, ff, sizeof(float));
+    c->act = carve(cv, n, ff, sizeof(float));
+    c->logits =
+        carve(cv, CUDA_LOGIT_ROWS, (uint64_t)c->cfg->n_vocab, sizeof(float));
+    c->argmax = carve(cv, CUK_ARGMAX_SCRATCH(CUDA_LOGIT_ROWS), 1, 1);
+    c->panel = carve(cv, c->panel_bytes, 1, 1);
+    c->state = carve(cv, cuk_state_bytes(&c->shape, c->cap_state), 1, 1);
+    c->dev_input = carve(cv, c->input_bytes, 1, 1);
+}
+
+static cag_status alloc_pinned(struct cuda *c, cag_error *err)
+{
+    size_t logits =
+        (size_t)CUDA_LOGIT_ROWS * (size_t)c->cfg->n_vocab * sizeof(float);
+
+    size_t x = c->base.layer0 == 0
+                   ? 0
+                   : (size_t)c->base.max_row * (size_t)c->cfg->d_model *
+                         sizeof *c->host_x;
+
+    if (cuk_host_alloc(c->dev, &c->pinned,
+                       c->input_bytes + c->back_bytes + logits + x, NULL) != 0)
+        return cag_fail_nomem(err, "pinned memory");
+    c->host_input = c->pinned;
+    c->host_back = (void *)(c->host_input + c->input_bytes);
+    c->host_logits = (void *)(c->host_input + c->input_bytes + c->back_bytes);
+    c->host_x = c->host_logits + logits / sizeof *c->host_logits;
+    return CAG_OK;
+}
+
+/* What layers from layer0 on take: rows of a pass, weights, scratch. */
+static cag_status plan_layers(struct cuda *c, const struct backend_opts *opts,
+                              int layer0, cag_error *err)
+{
+    struct carve cv = { NULL, 0 };
+    int chunk = opts->chunk != 0 ? opts->chunk
+                : layer0 == 0    ? DEFAULT_CHUNK
+                                 : SPLIT_CHUNK;
+
+    c->base.layer0 = layer0;
+    c->base.layer1 = c->cfg->n_layer;
+    c->n_layer = c->cfg->n_layer - layer0;
+    c->base.chunk = chunk;
+    c->base.max_row = chunk > CUDA_STEP_ROWS ? chunk : CUDA_STEP_ROWS;
+    forward_cuda_bounds(c);
+    c->panel_bytes = panel_for(c);
+    carve_all(c, &cv);
+    c->scratch_bytes = cv.off;
+    return weights_cuda_size(c->w, c->cfg, layer0, &c->weight_bytes, err);
+}
+
+/* What a plan takes before there is a session. */
+static uint64_t own_need(const struct cuda *c)
+{
+    return c->weight_bytes + c->scratch_bytes + CUK_GEMM_WORKSPACE;
+}
+
+/* What sessions will want, as far as the caller knows: K and V, a tile of the
+ * cache's and one of their own that are not full, and the rotations. */
+static uint64_t room_wanted(const struct cuda *c,
+                            const struct backend_opts *opts)
+{
+    uint64_t n = (uint64_t)opts->room_tok, d = (uint64_t)c->cfg->d_head;
+    uint64_t tiles = n / KV_TILE + 3;
+
+    return (uint64_t)c->n_layer * 2 * (uint64_t)c->shape.n_kv_head * tiles *
+               c->tile_bytes +
+           (n + POSITION_STEP) * d * sizeof(float);
+}
+
+/* The layers that were asked for, or the most that fit; planned. */
+static cag_status choose_layers(struct cuda *c, const struct backend_opts *opts,
+                                cag_error *err)
+{
+    int n = c->cfg->n_layer, want = opts->gpu_layers;
+    char what[96] = "the model with its scratch";
+    cag_status st;
+
+    if (want != CAG_GPU_LAYERS_AUTO) {
+        int layer0 = want > 0 && want < n ? n - want : 0;
+        if (layer0 > 0)
+            snprintf(what, sizeof what, "%d of %d layers with their scratch",
+                     want, n);
+        st = plan_layers(c, opts, layer0, err);
+        return st ? st : cuda_check_room(c, own_need(c), what, err);
+    }
+    st = CAG_E_NOMEM;
+    for (int l = 0; st == CAG_E_NOMEM && l < n; l++) {
+        st = plan_layers(c, opts, l, err);
+        if (!st)
+            st = cuda_check_room(c, own_need(c) + room_wanted(c, opts),
+                                 "even one layer, with the output, scratch "
+                                 "and its K and V,",
+                                 err);
+    }
+    return st;
+}
+
+static cag_status allocate(struct cuda *c, cag_error *err)
+{
+    struct carve cv;
+    cag_status st =
+        cuda_alloc(c, &c->dev_scratch, c->scratch_bytes, "the scratch", err);
+
+    if (st)
+        return st;
+    cv = (struct carve){ c->dev_scratch, 0 };
+    carve_all(c, &cv);
+    st = alloc_pinned(c, err);
+    /* what a short pass does not write must not be read as NaN */
+    if (!st &&
+        cuk_memset(c->run, c->dev_scratch, 0, (size_t)c->scratch_bytes) != 0)
+        st = cuda_fail(c, "clearing the scratch", err);
+    return !st ? weights_cuda_start(c, err) : st;
+}
+
+/* --------------------------------------------------------------- the table */
+
+static void close_device(struct backend *b)
+{
+    struct cuda *c = (struct cuda *)b;
+
+    if (!c)
+        return;
+    if (c->dev) {
+        weights_cuda_settle(c, true);
+        cuk_sync(c->dev);
+        cuda_drop_graphs(c);
+        trace_cuda_free(c);
+        drop_spare(c);
+        cuda_free(c, c->dev_weights, c->weight_bytes);
+        cuda_free(c, c->dev_scratch, c->scratch_bytes);
+        cuda_free(c, c->dev_cos, position_bytes(c));
+        cuk_host_free(c->dev, c->pinned);
+        cuk_event_free(c->layer_end[0]);
+        cuk_event_free(c->layer_end[1]);
+        cuk_stream_free(c->run);
+        cuk_stream_free(c->copy);
+        cuk_close(c->dev);
+    }
+    pthread_mutex_destroy(&c->lock);
+    mem_free(c->layer);
+    mem_free(c);
+}
+
+static const char *get_kernels(const struct backend *b)
+{
+    return cuda_of(b)->kernels;
+}
+
+static const char *get_numerics(const struct backend *b)
+{
+    return cuda_of(b)->numerics;
+}
+
+static cag_device_memory get_memory(const struct backend *b)
+{
+    const struct cuda *c = cuda_of(b);
+    cag_device_memory m = { .weights = c->weight_bytes,
+                            .caches = c->cache_bytes,
+                            .scratch = c->scratch_bytes + CUK_GEMM_WORKSPACE +
+                                       position_bytes(c) };
+
+    m.sessions =
+        c->used_bytes - m.weights - m.caches - m.scratch + c->spare_bytes;
+    return m;
+}
+
+static const struct backend_ops cuda_ops = {
+    .name = "cuda",
+    .free = close_device,
+    .kernels = get_kernels,
+    .numerics = get_numerics,
+    .memory = get_memory,
+    .prefix_new = cuda_prefix_new,
+    .prefix_free = cuda_prefix_free,
+    .prefix_private_bytes = cuda_prefix_bytes,
+    .prefix_load = cuda_prefix_load,
+    .kv_new = cuda_kv_new,
+    .kv_free = cuda_kv_free,
+    .kv_truncate = cuda_kv_truncate,
+    .kv_room = cuda_kv_room,
+    .kv_export = cuda_kv_export,
+    .kv_import = cuda_kv_import,
+    .forward = forward_cuda,
+    .timeline = trace_cuda_list,
+};
+
+/* ----------------------------------------------------------------- opening */
+
+static cag_status check_model(const cag_model *m,
+                              const struct backend_opts *opts, cag_error *err)
+{
+    const struct model_config *cfg = &m->config;
+    const char *path = m->info.path;
+
+    if (!m->weights.layer)
+        return cag_fail(err, CAG_E_USAGE, path, -1,
+                        "the model was opened without its weights");
+    if (opts->kv_f32)
+        return cag_fail(err, CAG_E_UNSUPPORTED, path, -1,
+                        "a GPU keeps K and V as f16; codec f32 needs "
+                        "--device cpu");
+    if (cfg->d_head % 8 != 0 || cfg->d_head > CUK_D_HEAD_MAX)
+        return cag_fail(err, CAG_E_UNSUPPORTED, path, -1,
+                        "head size %d, a GPU needs a multiple of 8 up to %d",
+                        cfg->d_head, CUK_D_HEAD_MAX);
+    if (cfg->n_head / cfg->n_kv_head > CUK_ATTN_ROWS)
+        return cag_fail(err, CAG_E_UNSUPPORTED, path, -1,
+                        "%d query heads share one KV head, a GPU takes at "
+                        "most %d",
+                        cfg->n_head / cfg->n_kv_head, CUK_ATTN_ROWS);
+    if (cfg->d_model % 8 != 0 || cfg->d_ff % 8 != 0)
+        return cag_fail(err, CAG_E_UNSUPPORTED, path, -1,
+                        "widths %d and %d, a GPU needs multiples of 8",
+                        cfg->d_model, cfg->d_ff);
+    return CAG_OK;
+}
+
+/* f32 weights and exact arithmetic keep f32; bf16 has the range that large
+ * activations need, whatever else the weights are. */
+static int operand_for(const cag_model *m, const struct backend_opts *opts)
+{
+    return opts->precision == CAG_PRECISION_EXACT ||
+                   m->weights.layer[0].wq.type == KT_F32
+               ? KT_F32
+               : KT_BF16;
+}
+
+static void fill_in(struct cuda *c, const cag_model *m,
+                    const struct backend_opts *opts)
+{
+    const struct model_config *cfg = &m->config;
+    const char *operand;
+
+    c->base.ops = &cuda_ops;
+    c->cfg = cfg;
+    c->w = &m->weights;
+    c->pool = opts->pool;
+    c->max_bytes = opts->max_memory;
+    c->shape = (struct cuk_shape){ cfg->n_head, cfg->n_kv_head, cfg->d_head };
+    c->operand = operand_for(m, opts);
+    c->d_q = cfg->n_head * cfg->d_head;
+    c->d_qkv = c->d_q + 2 * cfg->n_kv_head * cfg->d_head;
+    c->tile_bytes = (size_t)KV_TILE * (size_t)cfg->d_head * 2;
+    c->q_scale = (float)(1.4426950408889634 / sqrt((double)cfg->d_head));
+    operand = c->operand == KT_F32 ? "f32" : "bf16";
+    c->base.products = operand;
+    snprintf(c->numerics, sizeof c->numerics, "cuda-%s.1", operand);
+}
+
+/* Device, streams, events.  What was made is close_device's to undo. */
+static cag_status open_device(struct cuda *c, int ordinal, cag_error *err)
+{
+    struct cuk_err e = { 0 };
+    const struct cuk_info *info;
+
+    if (cuk_open(ordinal, &c->dev, &e) != 0)
+        return fail_call(&e, "opening the device", err);
+    info = cuk_get_info(c->dev);
+    if (info->sm < CUK_SM_MIN)
+        return cag_fail(err, CAG_E_UNSUPPORTED, NULL, -1,
+                        "%s has compute capability %d.%d, the kernels need "
+                        "%d.%d",
+                        info->name, info->sm / 10, info->sm % 10,
+                        CUK_SM_MIN / 10, CUK_SM_MIN % 10);
+    c->n_block = 2 * info->n_sm;
+    snprintf(c->kernels, sizeof c->kernels, "sm_%d", info->sm);
+    snprintf(c->base.note, sizeof c->base.note,
+             "cuda:%d %s, compute capability %d.%d, %llu MiB, driver %d.%d",
+             ordinal, info->name, info->sm / 10, info->sm % 10,
+             MIB(info->mem_total), info->driver / 1000,
+             info->driver % 1000 / 10);
+    if (cuk_stream_new(c->dev, &c->run) != 0 ||
+        cuk_stream_new(c->dev, &c->copy) != 0 ||
+        cuk_event_new(c->dev, false, &c->layer_end[0]) != 0 ||
+        cuk_event_new(c->dev, false, &c->layer_end[1]) != 0)
+        return cuda_fail(c, "opening the device", err);
+    return CAG_OK;
+}
+
+static cag_status plugin_open(int ordinal, const cag_model *m,
+                              const struct backend_opts *opts,
+                              struct backend **out, cag_error *err)
+{
+    cag_status st = check_model(m, opts, err);
+    struct cuda *c;
+
+    if (st)
+        return st;
+    c = mem_zalloc(sizeof *c);
+    if (!c)
+        return cag_fail_nomem(err, "engine");
+    if (pthread_mutex_init(&c->lock, NULL) != 0) {
+        mem_free(c);
+        return cag_fail_nomem(err, "engine");
+    }
+    fill_in(c, m, opts);
+    st = open_device(c, ordinal, err);
+    if (!st)
+        st = choose_layers(c, opts, err);
+    if (!st)
+        st = allocate(c, err);
+    if (!st && cuk_gemm_prepare(c->run) != 0)
+        st = cuda_fail(c, "starting cuBLAS", err);
+    if (!st)
+        c->used_bytes += CUK_GEMM_WORKSPACE;
+    if (st) {
+        close_device(&c->base);
+        return st;
+    }
+    *out = &c->base;
+    return CAG_OK;
+}
+
+static cag_status plugin_count(int *n, int *driver, int *runtime,
+                               cag_error *err)
+{
+    struct cuk_err e = { 0 };
+
+    if (cuk_count(n, driver, runtime, &e) != 0)
+        return fail_call(&e, "looking for devices", err);
+    return CAG_OK;
+}
+
+static cag_status plugin_describe(int i, struct cuda_device *out,
+                                  cag_error *err)
+{
+    struct cuk_err e = { 0 };
+    struct cuk_info info;
+
+    if (cuk_info(i, &info, &e) != 0)
+        return fail_call(&e, "asking the device", err);
+    memset(out, 0, sizeof *out);
+    memcpy(out->name, info.name, sizeof out->name);
+    out->sm = info.sm;
+    out->sm_min = CUK_SM_MIN;
+    out->mem_total = info.mem_total;
+    return CAG_OK;
+}
+
+CAG_API const struct cuda_plugin *cag_cuda_plugin(void);
+
+const struct cuda_plugin *cag_cuda_plugin(void)
+{
+    static struct cuda_plugin p = { 0, CAG_VERSION, plugin_count,
+                                    plugin_describe, plugin_open };
+
+    p.abi = cuda_plugin_abi();
+    return &p;
+}

@@ -1,0 +1,289 @@
+/*
+ * backend_cuda.h - a GPU's state: weights, scratch, streams; shared by the
+ * files of libcag-cuda.so that are plain C:
+ *
+ *   backend_cuda.c   the table, opening, memory
+ *   feed_cuda.c      a load_pipe with pinned memory and events
+ *   weights_cuda.c   the model on its way to the device
+ *   kvcache_cuda.c   a cache's K and V, and timelines
+ *   forward_cuda.c   one pass
+ *   trace_cuda.c     when its parts ended
+ *
+ * Two streams: copy carries what is loaded, run computes.  run waits for copy
+ * (feed_need), never the other way: what a copy overwrites is not in use.
+ * All calls of the device come from the engine's thread, but for the export
+ * of chunks, which a lock makes one at a time.
+ *
+ * Layers are counted from the first that is the device's (base.layer0 of the
+ * model's) wherever the outside does not see the number.
+ */
+#ifndef ENGINE_BACKEND_CUDA_H
+#define ENGINE_BACKEND_CUDA_H
+
+#include <pthread.h>
+
+#include "engine/backend_plugin.h"
+#include "engine/cuda/load_pipe.h"
+#include "kernels/cuda/kernels_cuda.h"
+#include "kvc/kvc_read.h"
+
+/* Rows of a step in one pass; more are cut. */
+#define CUDA_STEP_ROWS  256
+/* Rows whose logits come back at a time. */
+#define CUDA_LOGIT_ROWS 16
+
+struct feed;
+struct cuda_trace;
+
+/* What trace_cuda.c tells apart; weights are groups: the embedding is 0,
+ * layer l is l + 1. */
+enum cuda_mark {
+    CUDA_WEIGHTS,
+    CUDA_CACHE,
+    CUDA_LAYER,
+    CUDA_OUTCOME,
+    CUDA_N_MARK
+};
+#define CUDA_TRACE_SLOTS 256
+
+struct cuda_layer {
+    struct kmat wq, wk, wv, wo, w_gate, w_up, w_down;
+    const float *attn_norm, *ffn_norm, *bq, *bk, *bv, *bo, *q_norm, *k_norm;
+};
+
+/* A pass's inputs, in host and in device memory, at equal offsets. */
+struct cuda_input {
+    struct cuk_row *row;
+    struct cuk_kv *kv;
+    struct cuk_item *item;
+    int32_t *state0;
+    /* what comes back of a pass, in one copy */
+    int32_t *bad;  /* [n_layer] first row that overflows f16 */
+    int32_t *best; /* [n_row] of rows that want it           */
+    size_t bytes;  /* up to best: what goes to the device    */
+    size_t back;   /* from bad on                            */
+};
+
+/* A step of one shape; whole: with the choice of every row's next token and
+ * the copies there and back. */
+struct cuda_graph {
+    int n_row, n_item;
+    bool whole;
+    struct cuk_graph *graph;
+};
+#define CUDA_MAX_GRAPH 32
+
+/* A block that a session gave back: the next one's. */
+struct cuda_spare {
+    void *dev;
+    uint64_t bytes;
+};
+#define CUDA_MAX_SPARE 512
+
+struct cuda {
+    struct backend base;
+    struct cuk_dev *dev;
+    struct cuk_stream *run, *copy;
+    struct cuk_event *layer_end[2];
+    const struct model_config *cfg;
+    const struct model_weights *w; /* as mapped */
+    struct pool *pool;             /* borrowed */
+    struct cuk_shape shape;
+    int n_layer; /* of the device */
+    int operand; /* type of large products */
+    int d_q, d_kv, d_qkv;
+    size_t tile_bytes;
+    float q_scale;
+    int n_block; /* wanted busy in attention */
+    char kernels[64], numerics[64];
+
+    uint64_t max_bytes;                      /* 0: what is free */
+    uint64_t used_bytes;                     /* by cuda_alloc and cuda_take */
+    uint64_t cache_bytes;                    /* of them: prefixes */
+    struct cuda_spare spare[CUDA_MAX_SPARE]; /* newest last */
+    int n_spare;
+    uint64_t spare_bytes;
+
+    void *dev_weights;
+    uint64_t weight_bytes;
+    struct cuda_layer *layer;
+    struct kmat embed, head;
+    const float *out_norm;
+    struct weight_load *load; /* NULL once all is there */
+
+    float *dev_cos, *dev_sin; /* [n_pos, d_head / 2] */
+    int n_pos;
+
+    void *dev_scratch;
+    uint64_t scratch_bytes;
+    float *x;         /* [rows, d_model] the residual stream */
+    void *h;          /* [rows, d_model] after a norm */
+    float *qkv;       /* [rows, d_qkv] */
+    uint16_t *q;      /* [rows, d_q] */
+    void *att;        /* [rows, d_q] */
+    float *gate, *up; /* [rows, d_ff] */
+    void *act;        /* [rows, d_ff] */
+    float *logits;    /* [CUDA_LOGIT_ROWS, n_vocab] */
+    void *argmax;     /* scratch of cuk_argmax */
+    void *panel;
+    size_t panel_bytes;
+    void *state;
+    int cap_item, cap_state;
+    uint8_t *dev_input;
+    size_t input_bytes;
+
+    void *pinned; /* one block for the next four */
+    uint8_t *host_input;
+    float *host_x; /* [rows, d_model], where layer0 > 0 */
+    float *host_logits;
+    int32_t *host_back; /* as bad and best lie on the device */
+    size_t back_bytes;
+
+    struct cuda_trace *trace; /* NULL until something is marked */
+    struct cuda_graph graph[CUDA_MAX_GRAPH];
+    int n_graph;
+    pthread_mutex_t lock; /* of the copy stream, for exports */
+};
+
+struct cuda_prefix {
+    struct backend_prefix base;
+    const cag_kvc *kvc;
+    const struct kvc_shape *shape; /* of the file, and on the device */
+    int n_tok;                     /* of the cache's, used */
+    int n_chunk, n_shared;         /* chunks, whole tiles */
+    uint8_t *dev;                  /* [n_layer] chunks as in the file */
+    uint8_t *dev_tail;             /* [n_layer][K, V][kv_head] the last,
+                                      partial tile; inside dev's block */
+    size_t layer_bytes;
+    uint64_t bytes;
+    int *group_end;
+    struct feed *feed; /* NULL once all is there */
+    int n_ready;       /* layers */
+};
+
+struct cuda_kv {
+    struct backend_kv base;
+    struct cuda_prefix *prefix; /* or NULL */
+    uint8_t *dev;               /* [n_layer][K, V][kv_head][n_tile] */
+    uint64_t bytes;
+    int n_tile; /* private */
+    int n_prefix, n_shared;
+    int n_dirty; /* positions >= this: never written */
+    int n_layer_ready;
+    bool overflowed; /* slots past the end may be infinite */
+};
+
+static inline struct cuda *cuda_of(const struct backend *b)
+{
+    return (struct cuda *)(uintptr_t)b;
+}
+
+/* ---------------------------------------------------------- backend_cuda.c */
+
+/* The device's first error as CAG_E_BACKEND: the call, the place, and what
+ * was being done. */
+cag_status cuda_fail(struct cuda *c, const char *what, cag_error *err);
+/* Device memory within the limits; CAG_E_NOMEM with both numbers. */
+cag_status cuda_alloc(struct cuda *c, void **out, uint64_t bytes,
+                      const char *what, cag_error *err);
+void cuda_free(struct cuda *c, void *dev_p, uint64_t bytes);
+/*
+ * The same for what comes and goes with each question: a block that was given
+ * back serves again, if it is not much too large, without a word to the
+ * driver, whose cudaMalloc and cudaFree wait for all that runs.  *bytes
+ * becomes the block's.  Only the run stream may use such blocks, so what is
+ * queued there for the old owner comes before what the new one queues.
+ */
+cag_status cuda_take(struct cuda *c, void **out, uint64_t *bytes,
+                     const char *what, cag_error *err);
+void cuda_give(struct cuda *c, void *dev_p, uint64_t bytes);
+/* Bytes that could be allocated now, spare blocks included. */
+cag_status cuda_room(struct cuda *c, uint64_t *bytes, cag_error *err);
+/* CAG_E_NOMEM unless so many bytes could be allocated now. */
+cag_status cuda_check_room(struct cuda *c, uint64_t bytes, const char *what,
+                           cag_error *err);
+/* cos and sin of positions up to n_pos on the device. */
+cag_status cuda_positions(struct cuda *c, int n_pos, cag_error *err);
+void cuda_drop_graphs(struct cuda *c);
+
+/* ------------------------------------------------------------- feed_cuda.c */
+
+struct feed_desc {
+    int n_group;
+    const int *group_end; /* borrowed, see load_pipe.h */
+    size_t slot_bytes;
+    /* readers: item's bytes into pinned memory */
+    cag_status (*fill)(void *ctx, int item, uint8_t *data, cag_error *err);
+    /* the owner: queue item's copy on s; a code of kernels_cuda.h */
+    int (*send)(void *ctx, struct cuk_stream *s, int item, const uint8_t *data);
+    void *ctx;
+    const char *what;    /* for messages */
+    enum cuda_mark mark; /* its groups; CUDA_N_MARK: untold */
+};
+cag_status feed_new(struct cuda *c, const struct feed_desc *d,
+                    struct feed **out, cag_error *err);
+/* From here on, the run stream comes after all copies of the group. */
+cag_status feed_need(struct feed *f, int group, cag_error *err);
+bool feed_done(const struct feed *f);
+/* Waits for copies under way. */
+void feed_free(struct feed *f);
+
+/* ---------------------------------------------------------- weights_cuda.c */
+
+/* Bytes of all tensors that layers from layer0 on need on the device. */
+cag_status weights_cuda_size(const struct model_weights *w,
+                             const struct model_config *cfg, int layer0,
+                             uint64_t *out, cag_error *err);
+/* Allocate, and start reading. */
+cag_status weights_cuda_start(struct cuda *c, cag_error *err);
+/* Layer -1: the embedding; n_layer: what comes after the last. */
+cag_status weights_cuda_need(struct cuda *c, int layer, cag_error *err);
+/* Release the loader when it has nothing left to do; the run stream has been
+ * waited for.  force: whatever it has left. */
+void weights_cuda_settle(struct cuda *c, bool force);
+
+/* ---------------------------------------------------------- kvcache_cuda.c */
+
+cag_status cuda_prefix_new(struct backend *b, const cag_kvc *k, int n_tok,
+                           struct backend_prefix **out, cag_error *err);
+void cuda_prefix_free(struct backend_prefix *p);
+uint64_t cuda_prefix_bytes(const struct backend_prefix *p);
+cag_status cuda_prefix_load(struct backend_prefix *p, cag_error *err);
+cag_status cuda_kv_new(struct backend *b, struct backend_prefix *p, int max_tok,
+                       struct backend_kv **out, cag_error *err);
+void cuda_kv_free(struct backend_kv *kv);
+void cuda_kv_truncate(struct backend_kv *kv, int n_tok);
+int cuda_kv_room(struct backend *b, struct backend_prefix *p, int max_tok);
+cag_status cuda_kv_export(const struct backend_kv *kv,
+                          const struct kvc_shape *shape, int layer, int chunk,
+                          uint8_t *dst, cag_error *err);
+cag_status cuda_kv_import(struct backend_kv *kv, const cag_kvc *k, int n_tok,
+                          cag_error *err);
+/* Before a pass touches a layer: its prefix is there, and the partial tile
+ * copied.  Queued on run. */
+cag_status cuda_kv_ready(struct cuda_kv *kv, int layer, cag_error *err);
+/* After an overflow, slots past the end may be infinite, and 0 times that is
+ * NaN: clear them.  Before a timeline is used again. */
+cag_status cuda_kv_clean(struct cuda_kv *kv, cag_error *err);
+bool cuda_kv_settled(const struct cuda_kv *kv);
+void cuda_kv_describe(const struct cuda_kv *kv, struct cuk_kv *out);
+
+/* ------------------------------------------------------------ trace_cuda.c */
+
+/* If base.trace: the first pass begins. */
+void trace_cuda_start(struct cuda *c);
+/* If base.trace: remember when s has come this far. */
+int trace_cuda_mark(struct cuda *c, enum cuda_mark what, int i,
+                    struct cuk_stream *s);
+void trace_cuda_list(struct backend *b, backend_moment_fn *fn, void *ctx);
+void trace_cuda_free(struct cuda *c);
+
+/* ---------------------------------------------------------- forward_cuda.c */
+
+/* Attention items and states of any pass, and the sizes of what goes there
+ * and comes back. */
+void forward_cuda_bounds(struct cuda *c);
+cag_status forward_cuda(struct backend *b, const struct forward_req *req,
+                        cag_error *err);
+
+#endif

@@ -1,0 +1,12 @@
+/*
+ * source/manifest.h - a manifest from memory, for tests and fuzzing.
+ */
+#ifndef MANIFEST_MANIFEST_H
+#define MANIFEST_MANIFEST_H
+
+#include <cag/manifest.h>
+
+cag_status manifest_parse(const void *text, size_t size, const char *path,
+                          cag_manifest **out, cag_error *err);
+
+#endif
