@@ -14,8 +14,8 @@
  *
  * -ffp-contract=off everywhere: an fma happens only where one is written.
  */
-#ifndef KERNELS_H
-#define KERNELS_H
+#ifndef KERNELS_KERNELS_H
+#define KERNELS_KERNELS_H
 
 #include <stdbool.h>
 #include <stddef.h>

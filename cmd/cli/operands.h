@@ -1,8 +1,8 @@
 /*
  * operands.h - the words of a command line as sources, dates and modes.
  */
-#ifndef CMD_OPERANDS_H
-#define CMD_OPERANDS_H
+#ifndef CMD_CLI_OPERANDS_H
+#define CMD_CLI_OPERANDS_H
 
 #include <cag/pipeline.h>
 

@@ -20,8 +20,8 @@
  * anywhere among the operands; "--" ends them; a name is never abbreviated.
  * Anything wrong ends the program with 64, one line, and "Try ...".
  */
-#ifndef CMD_OPT_H
-#define CMD_OPT_H
+#ifndef CMD_CLI_OPT_H
+#define CMD_CLI_OPT_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,8 +1,8 @@
 /*
  * opt_internal.h - shared by opt.c and opt_help.c.
  */
-#ifndef CMD_OPT_INTERNAL_H
-#define CMD_OPT_INTERNAL_H
+#ifndef CMD_CLI_OPT_INTERNAL_H
+#define CMD_CLI_OPT_INTERNAL_H
 
 #include "cmd/cli/opt.h"
 #include "cmd/cli/ui_internal.h"

@@ -2,8 +2,8 @@
  * places.h - what the environment says: where models are, where hashes are
  * remembered.  The only code of the programs that reads it, beside opt.c.
  */
-#ifndef CMD_PLACES_H
-#define CMD_PLACES_H
+#ifndef CMD_CLI_PLACES_H
+#define CMD_CLI_PLACES_H
 
 #include <cag/pipeline.h>
 

@@ -6,8 +6,8 @@
  * goes to stderr, each line with the tool's name in front.  End a program
  * with `return ui_close_stdout(status)`.
  */
-#ifndef CMD_UI_H
-#define CMD_UI_H
+#ifndef CMD_CLI_UI_H
+#define CMD_CLI_UI_H
 
 #include <cag/error.h>
 #include <stdbool.h>

@@ -1,8 +1,8 @@
 /*
  * ui_internal.h - shared by the ui_*.c files.
  */
-#ifndef CMD_UI_INTERNAL_H
-#define CMD_UI_INTERNAL_H
+#ifndef CMD_CLI_UI_INTERNAL_H
+#define CMD_CLI_UI_INTERNAL_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -27,8 +27,8 @@
  * f32.  Agreement with ref is stated at each operation; u is 2^-8 for
  * KT_BF16, 2^-11 for KT_F16, 0 for KT_F32: the rounding of the operand type.
  */
-#ifndef KERNELS_CUDA_H
-#define KERNELS_CUDA_H
+#ifndef KERNELS_CUDA_KERNELS_CUDA_H
+#define KERNELS_CUDA_KERNELS_CUDA_H
 
 #include "kernels/kernels.h"
 

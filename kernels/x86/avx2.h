@@ -4,8 +4,8 @@
  * The bits of scalar.  What has no width of its own to gain, the AVX-512 set
  * takes from here.
  */
-#ifndef KERNELS_AVX2_H
-#define KERNELS_AVX2_H
+#ifndef KERNELS_X86_AVX2_H
+#define KERNELS_X86_AVX2_H
 
 #include "kernels/kernels.h"
 #include "kernels/ref.h"

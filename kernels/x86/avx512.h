@@ -2,8 +2,8 @@
  * avx512.h - the operations of the AVX-512 set (F, BW, DQ, VL; and AVX2, FMA,
  * F16C).  The bits of scalar.
  */
-#ifndef KERNELS_AVX512_H
-#define KERNELS_AVX512_H
+#ifndef KERNELS_X86_AVX512_H
+#define KERNELS_X86_AVX512_H
 
 #include "kernels/x86/avx2.h"
 

@@ -4,7 +4,7 @@
  *
  * Quantized types: 32 weights become a vector of bytes, split into even and
  * odd elements as i16 (no widening shuffle), and vpmaddwd with x gives the
- * exact sums of quads that kernels.h asks for.  rows_simd.h has the form of
+ * exact sums of quads that kernels.h asks for.  rows_x86.h has the form of
  * x and the scales of 64 blocks, prepared ahead of them.
  *
  * Bound by reading the weights when they come from memory and one core has

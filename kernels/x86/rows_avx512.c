@@ -1,7 +1,7 @@
 /*
  * rows_avx512.c - generation phase with 512-bit vectors: two blocks of 32
  * weights at a time, in the 16 lanes that kernels.h gives to even and odd
- * blocks.  The form of x and the scales are rows_avx2.c's (rows_simd.h).
+ * blocks.  The form of x and the scales are rows_avx2.c's (rows_x86.h).
  *
  * Bound by reading the weights from memory; in cache by the two vector ports:
  * for Q4_1 5 operations unpack 64 weights and 6 use them, per token: two

@@ -1,5 +1,5 @@
 /*
- * rows_simd.h - the form of x for quantized weights, and the scales of a
+ * rows_x86.h - the form of x for quantized weights, and the scales of a
  * weight row: what the AVX2 and AVX-512 rows kernels share.  256-bit code.
  *
  * An x row is
@@ -10,8 +10,8 @@
  * 1; q per pair of blocks: even elements of both, odd elements of both, 64 in
  * all (a lone last block: even, odd).
  */
-#ifndef KERNELS_ROWS_SIMD_H
-#define KERNELS_ROWS_SIMD_H
+#ifndef KERNELS_X86_ROWS_X86_H
+#define KERNELS_X86_ROWS_X86_H
 
 #include <string.h>
 

@@ -7,8 +7,8 @@
  *                    is not touched; the lanes that are left out are zero
  *   v_fold16, 32     the fold of kernels.h over 16 / VW or 32 / VW vectors
  */
-#ifndef KERNELS_SIMD_AVX2_H
-#define KERNELS_SIMD_AVX2_H
+#ifndef KERNELS_X86_SIMD_AVX2_H
+#define KERNELS_X86_SIMD_AVX2_H
 
 #include <immintrin.h>
 #include <stdbool.h>

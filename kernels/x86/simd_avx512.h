@@ -1,8 +1,8 @@
 /*
  * simd_avx512.h - vectors of 16 floats; the names are simd_avx2.h's.
  */
-#ifndef KERNELS_SIMD_AVX512_H
-#define KERNELS_SIMD_AVX512_H
+#ifndef KERNELS_X86_SIMD_AVX512_H
+#define KERNELS_X86_SIMD_AVX512_H
 
 #include <immintrin.h>
 #include <stdbool.h>

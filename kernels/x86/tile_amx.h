@@ -9,8 +9,8 @@
  * is cheaper to switch.  The compiler does not know what a tile instruction
  * reads, hence the barriers.
  */
-#ifndef KERNELS_TILE_AMX_H
-#define KERNELS_TILE_AMX_H
+#ifndef KERNELS_X86_TILE_AMX_H
+#define KERNELS_X86_TILE_AMX_H
 
 #include "kernels/x86/simd_avx512.h"
 

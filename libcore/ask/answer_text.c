@@ -1,5 +1,5 @@
 /*
- * answer.c - see answer.h.
+ * answer_text.c - see answer_text.h.
  */
 #include "ask/answer_text.h"
 

@@ -1,13 +1,13 @@
 /*
- * answer.h - from generated tokens to the text a user sees.
+ * answer_text.h - from generated tokens to the text a user sees.
  *
  * Bytes go in, token by token; text comes out as soon as it is final: whole
  * UTF-8 characters, not part of a stop string that may still complete, no
  * whitespace before the first or after the last word, and nothing of the
  * model's thinking, which is kept apart.
  */
-#ifndef PIPELINE_ANSWER_H
-#define PIPELINE_ANSWER_H
+#ifndef ASK_ANSWER_TEXT_H
+#define ASK_ANSWER_TEXT_H
 
 #include <cag/pipeline.h>
 

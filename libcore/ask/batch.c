@@ -19,6 +19,7 @@
 
 #include "ask/batch_known.h"
 #include "ask/kb.h"
+#include "util/clock.h"
 #include "util/note.h"
 #include "ask/batch_row.h"
 #include "ask/turn.h"
@@ -423,7 +424,7 @@ cag_status cag_kb_batch(cag_kb *kb, const cag_batch_opts *o, cag_line_fn in,
     struct batch b = {
         .kb = kb, .o = o, .in = in, .out = out, .ctx = ctx, .r = r
     };
-    double start = now_s();
+    double start = clock_s();
     cag_status st;
 
     memset(r, 0, sizeof *r);
@@ -454,6 +455,6 @@ cag_status cag_kb_batch(cag_kb *kb, const cag_batch_opts *o, cag_line_fn in,
     mem_free(b.new_turn);
     mem_free(b.step_slot);
     known_release(&b.known);
-    r->seconds = now_s() - start;
+    r->seconds = clock_s() - start;
     return st;
 }

@@ -1,6 +1,6 @@
 /*
- * rows.c - a file of rows that is killed and continued, and in the end has
- * every row once.
+ * batch_file.c - a file of rows that is killed and continued, and in the end
+ * has every row once.
  *
  * Rows go to PATH.part, each written when it is done; PATH.part becomes PATH
  * when all are there.  No whole row that an earlier run wrote is ever lost

@@ -1,8 +1,8 @@
 /*
- * rows.h - what earlier runs left in PATH.part and PATH, from the inside.
+ * batch_file.h - what earlier runs left in PATH.part and PATH, from the inside.
  */
-#ifndef PIPELINE_ROWS_H
-#define PIPELINE_ROWS_H
+#ifndef ASK_BATCH_FILE_H
+#define ASK_BATCH_FILE_H
 
 #include <cag/pipeline.h>
 

@@ -6,8 +6,8 @@
  * equal greedy questions of this run, of which the last few hundred are
  * remembered.
  */
-#ifndef PIPELINE_BATCH_KNOWN_H
-#define PIPELINE_BATCH_KNOWN_H
+#ifndef ASK_BATCH_KNOWN_H
+#define ASK_BATCH_KNOWN_H
 
 #include <cag/pipeline.h>
 

@@ -1,5 +1,5 @@
 /*
- * row.c - see row.h.
+ * batch_row.c - see batch_row.h.
  */
 #include "ask/batch_row.h"
 

@@ -1,5 +1,5 @@
 /*
- * row.h - one question as JSON in, one answer as JSON out.
+ * batch_row.h - one question as JSON in, one answer as JSON out.
  *
  * An output row carries the input row's own fields along; ours are schema,
  * line, id, question, answer, refused, finish_reason, usage, content_id,
@@ -7,8 +7,8 @@
  * "options" is a short digest of everything besides the question that decides
  * an answer, for --resume.
  */
-#ifndef PIPELINE_ROW_H
-#define PIPELINE_ROW_H
+#ifndef ASK_BATCH_ROW_H
+#define ASK_BATCH_ROW_H
 
 #include <cag/pipeline.h>
 

@@ -1,5 +1,5 @@
 /*
- * lookup.c - see lookup.h.
+ * draft.c - see draft.h.
  *
  * The last occurrence with the longest common past wins; a past of one token
  * is chance.  There is no index: a scan of the ids costs microseconds where
@@ -26,8 +26,8 @@
 #define ALLOWANCE  0.03
 #define MOST_OWNED 4.0
 
-cag_status lookup_init(struct lookup *l, const int32_t *prefix, size_t n_prefix,
-                       size_t cap, cag_error *err)
+cag_status draft_init(struct draft *l, const int32_t *prefix, size_t n_prefix,
+                      size_t cap, cag_error *err)
 {
     memset(l, 0, sizeof *l);
     l->own = mem_alloc_array(cap, sizeof *l->own);
@@ -40,13 +40,13 @@ cag_status lookup_init(struct lookup *l, const int32_t *prefix, size_t n_prefix,
     return CAG_OK;
 }
 
-void lookup_release(struct lookup *l)
+void draft_release(struct draft *l)
 {
     mem_free(l->own);
     memset(l, 0, sizeof *l);
 }
 
-void lookup_add(struct lookup *l, const int32_t *ids, size_t n)
+void draft_add(struct draft *l, const int32_t *ids, size_t n)
 {
     if (n > l->cap - l->n_own)
         n = l->cap - l->n_own;
@@ -54,13 +54,13 @@ void lookup_add(struct lookup *l, const int32_t *ids, size_t n)
     l->n_own += n;
 }
 
-static int32_t at(const struct lookup *l, size_t i)
+static int32_t at(const struct draft *l, size_t i)
 {
     return i < l->n_prefix ? l->prefix[i] : l->own[i - l->n_prefix];
 }
 
 /* Tokens equal before i and before end, i < end; at least one is. */
-static size_t common_past(const struct lookup *l, size_t i, size_t end)
+static size_t common_past(const struct draft *l, size_t i, size_t end)
 {
     size_t n = 1;
 
@@ -71,7 +71,7 @@ static size_t common_past(const struct lookup *l, size_t i, size_t end)
 
 /* Look for the last token in ids[n], which lie at base; *best and *from are
  * improved. */
-static void scan(const struct lookup *l, const int32_t *ids, size_t n,
+static void scan(const struct draft *l, const int32_t *ids, size_t n,
                  size_t base, size_t *best, size_t *from)
 {
     size_t end = l->n_prefix + l->n_own;
@@ -90,7 +90,7 @@ static void scan(const struct lookup *l, const int32_t *ids, size_t n,
     }
 }
 
-int lookup_draft(struct lookup *l, int most, int32_t *out)
+int draft_propose(struct draft *l, int most, int32_t *out)
 {
     size_t best = MIN_PAST, from = 0, end = l->n_prefix + l->n_own;
     int afford, n = 0;
@@ -109,7 +109,7 @@ int lookup_draft(struct lookup *l, int most, int32_t *out)
     return n;
 }
 
-void lookup_result(struct lookup *l, int n_drafted, int n_accepted)
+void draft_result(struct draft *l, int n_drafted, int n_accepted)
 {
     l->balance += n_accepted - COST * n_drafted;
     l->n_drafted += n_drafted;

@@ -10,9 +10,10 @@
 #include <string.h>
 
 #include "kvc/kvc_read.h"
-#include "build/checkpoint.h"
 #include "binding/freshness.h"
 #include "binding/model_files.h"
+#include "engine/engine_note.h"
+#include "util/clock.h"
 #include "util/note.h"
 #include "util/mem.h"
 
@@ -51,12 +52,12 @@ static cag_status open_model(cag_kb *kb, const cag_kb_opts *o, cag_error *err)
     struct fingerprint_memory mem = { .dir = kb->places.cache_dir,
                                       .dir_ro = kb->places.cache_dir_ro,
                                       .ignore = o->verify_full,
-                                      .announce = notes_hashing,
+                                      .announce = note_hashing,
                                       .ctx = &kb->hooks };
     const cag_model_info *info;
     char *path = NULL;
     cag_status st =
-        locate_model(kb->kvc, o->model, &kb->places, &mem, &path, err);
+        model_files_locate(kb->kvc, o->model, &kb->places, &mem, &path, err);
 
     if (!st)
         st = cag_model_open(path, CAG_MODEL_NO_TOKENIZER, &kb->model, err);
@@ -83,7 +84,7 @@ static cag_status start_engine(cag_kb *kb, const cag_engine_opts *e,
 
     if (st)
         return st;
-    notes_device(&kb->hooks, kb->engine, e->precision);
+    engine_note(&kb->hooks, kb->engine, e->precision);
     if (kb->hooks.progress)
         cag_engine_set_progress(kb->engine, kb->hooks.progress, kb->hooks.ctx);
     if (!kb->no_cache)
@@ -133,7 +134,7 @@ static cag_status open_engine(cag_kb *kb, const cag_kb_opts *o, cag_error *err)
 cag_status cag_kb_open(const char *path, const cag_kb_opts *o, cag_kb **out,
                        cag_error *err)
 {
-    double start = now_s();
+    double start = clock_s();
     const cag_kvc_info *info;
     cag_kb *kb = mem_zalloc(sizeof *kb);
     cag_status st;
@@ -147,7 +148,7 @@ cag_status cag_kb_open(const char *path, const cag_kb_opts *o, cag_kb **out,
     if (st)
         goto out;
     info = cag_kvc_get_info(kb->kvc);
-    st = checkpoint_refuse(kb->kvc, err);
+    st = kvc_refuse_checkpoint(kb->kvc, err);
     if (st)
         goto out;
     kb->ids = cag_kvc_ids(kb->kvc, &kb->n_ids);
@@ -180,7 +181,7 @@ out:
         cag_kb_close(kb);
         return st;
     }
-    kb->load_s = now_s() - start;
+    kb->load_s = clock_s() - start;
     *out = kb;
     return CAG_OK;
 }

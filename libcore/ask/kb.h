@@ -1,8 +1,8 @@
 /*
  * kb.h - what a cag_kb is made of; internal.
  */
-#ifndef PIPELINE_KB_H
-#define PIPELINE_KB_H
+#ifndef ASK_KB_H
+#define ASK_KB_H
 
 #include <cag/pipeline.h>
 

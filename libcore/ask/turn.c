@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "ask/kb.h"
-#include "util/note.h"
+#include "util/clock.h"
 #include "util/error.h"
 #include "util/mem.h"
 
@@ -20,7 +20,7 @@ void cag_ask_params_init(cag_ask_params *p)
 static void over(struct turn *t, const char *finish)
 {
     t->finish = finish;
-    t->end_s = now_s();
+    t->end_s = clock_s();
 }
 
 /* Sampling needs the logits; else a device need not give them away. */
@@ -43,7 +43,7 @@ static cag_status pick(struct turn *t, const cag_step *step, int i,
     cag_status st;
 
     if (t->n_generated == 0)
-        t->first_s = now_s() - t->start_s;
+        t->first_s = clock_s() - t->start_s;
     if (kb_is_stop(t->kb, id)) {
         t->n_generated++;
         over(t, "stop");
@@ -62,7 +62,7 @@ static cag_status pick(struct turn *t, const cag_step *step, int i,
     else if (t->n_counted >= t->params->max_tok || t->n_generated >= t->room)
         over(t, "length");
     t->feed[0] = id;
-    lookup_add(&t->lookup, &id, 1);
+    draft_add(&t->lookup, &id, 1);
     return CAG_OK;
 }
 
@@ -86,7 +86,7 @@ cag_status turn_prepare(struct turn *t, cag_kb *kb, const int32_t *ids,
     memset(t, 0, sizeof *t);
     t->kb = kb;
     t->params = p;
-    t->start_s = now_s();
+    t->start_s = clock_s();
     t->n_prompt = (int64_t)n_ids;
     answer_init(&t->answer, p->stop, p->n_stop,
                 opens_think(kb->tail.suffix[p->think]), fn, ctx);
@@ -104,10 +104,10 @@ cag_status turn_prepare(struct turn *t, cag_kb *kb, const int32_t *ids,
         t->room = p->max_tok;
     st = cag_sampler_new(&p->sampling, kb->n_vocab, &t->sampler, err);
     if (!st)
-        st = lookup_init(&t->lookup, kb->ids, kb->n_ids,
-                         n_ids + (size_t)t->room, err);
+        st = draft_init(&t->lookup, kb->ids, kb->n_ids, n_ids + (size_t)t->room,
+                        err);
     if (!st)
-        lookup_add(&t->lookup, ids, n_ids);
+        draft_add(&t->lookup, ids, n_ids);
     if (!st)
         st = kb_session(kb, (int64_t)n_ids + t->room, &t->session, err);
 out:
@@ -128,7 +128,7 @@ cag_status turn_begin(struct turn *const *t, cag_step *step, int n,
                               .greedy = is_greedy(t[i]) };
     st = cag_session_prefill_many(step, n, err);
     for (int i = 0; i < n && !st; i++) {
-        t[i]->prefill_s = now_s() - t[i]->start_s;
+        t[i]->prefill_s = clock_s() - t[i]->start_s;
         st = pick(t[i], &step[i], 0, err);
     }
     return st;
@@ -165,7 +165,7 @@ void turn_step(struct turn *t, int n_guess, cag_step *step)
                         .n_ids = 1,
                         .greedy = is_greedy(t) };
     if (!p->no_lookup && step->greedy && n_guess > 0)
-        step->n_ids += lookup_draft(&t->lookup, n_guess, t->feed + 1);
+        step->n_ids += draft_propose(&t->lookup, n_guess, t->feed + 1);
 }
 
 cag_status turn_verify(cag_step *step, int n, cag_error *err)
@@ -191,7 +191,7 @@ cag_status turn_advance(struct turn *t, const cag_step *step, cag_error *err)
     while (!st && !t->finish && used < step->n_ids &&
            t->feed[0] == step->ids[used])
         st = pick(t, step, used++, err);
-    lookup_result(&t->lookup, step->n_ids - 1, used - 1);
+    draft_result(&t->lookup, step->n_ids - 1, used - 1);
     if (!st && used < step->n_ids)
         st = cag_session_truncate(
             t->session, cag_session_n_tok(t->session) - (step->n_ids - used),
@@ -242,7 +242,7 @@ cag_status turn_finish(struct turn *t, cag_answer *out, cag_error *err)
         out->prefill_s = t->prefill_s;
         out->first_s = t->first_s;
         out->decode_s =
-            (t->end_s ? t->end_s : now_s()) - t->start_s - t->first_s;
+            (t->end_s ? t->end_s : clock_s()) - t->start_s - t->first_s;
         if (!out->text)
             st = cag_fail_nomem(err, "answer");
         else if (cancelled)
@@ -255,7 +255,7 @@ cag_status turn_finish(struct turn *t, cag_answer *out, cag_error *err)
 void turn_release(struct turn *t)
 {
     answer_release(&t->answer);
-    lookup_release(&t->lookup);
+    draft_release(&t->lookup);
     cag_sampler_free(t->sampler);
     cag_session_free(t->session);
     t->sampler = NULL;

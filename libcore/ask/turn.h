@@ -4,8 +4,8 @@
  * A turn is advanced from outside, step by step, so that one loop serves a
  * single question and a batch whose turns step together.
  */
-#ifndef PIPELINE_TURN_H
-#define PIPELINE_TURN_H
+#ifndef ASK_TURN_H
+#define ASK_TURN_H
 
 #include <cag/pipeline.h>
 
@@ -18,7 +18,7 @@ struct turn {
     cag_session *session;
     cag_sampler *sampler;
     struct answer answer;
-    struct lookup lookup;
+    struct draft lookup;
     int32_t feed[CAG_STEP_MAX];
     /* the token to feed, while not done,
        and guesses at what follows         */

@@ -9,8 +9,8 @@
  *   bench_machine.c  facts: CPU, system, libraries
  *   bench_doc.c      report <-> JSON, comparison of two
  */
-#ifndef PIPELINE_BENCH_H
-#define PIPELINE_BENCH_H
+#ifndef BENCH_BENCH_H
+#define BENCH_BENCH_H
 
 #include <cag/bench.h>
 

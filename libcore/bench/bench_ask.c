@@ -10,7 +10,7 @@
 
 #include "bench/bench.h"
 #include "ask/kb.h"
-#include "util/note.h"
+#include "util/clock.h"
 #include "util/error.h"
 #include "util/mem.h"
 
@@ -75,7 +75,7 @@ static cag_status ask_once(struct bench_job *j, const struct bench_case *c,
     cag_answer a;
     cag_kb_opts o;
     cag_kb *kb = NULL;
-    double start = now_s();
+    double start = clock_s();
     cag_status st;
 
     cag_ask_params_init(&p);
@@ -86,7 +86,7 @@ static cag_status ask_once(struct bench_job *j, const struct bench_case *c,
         st =
             cag_kb_ask(kb, question, strlen(question), &p, NULL, NULL, &a, err);
     if (!st) {
-        double answer = now_s() - start;
+        double answer = clock_s() - start;
 
         t[no_cache ? ANSWER_UNCACHED : ANSWER] = answer;
         t[no_cache ? FIRST_UNCACHED : FIRST] = answer - a.decode_s;
@@ -214,7 +214,7 @@ static cag_status rows_start(struct rows *r, struct bench_job *j, cag_kb *kb,
 /* Generate n_gen tokens for every row; *s are the seconds. */
 static cag_status rows_run(struct rows *r, int n_gen, double *s, cag_error *err)
 {
-    double start = now_s();
+    double start = clock_s();
     cag_status st = CAG_OK;
 
     for (int t = 0; !st && t < n_gen; t++) {
@@ -222,7 +222,7 @@ static cag_status rows_run(struct rows *r, int n_gen, double *s, cag_error *err)
         for (int i = 0; !st && i < r->n; i++)
             r->id[i] = r->step[i].best[0];
     }
-    *s = now_s() - start;
+    *s = clock_s() - start;
     return st;
 }
 
@@ -231,10 +231,10 @@ static cag_status rate_once(struct bench_job *j, cag_kb *kb, bool with_prefix,
                             cag_error *err)
 {
     struct rows r = { NULL, NULL, NULL, 0 };
-    double s = 0, start = now_s();
+    double s = 0, start = clock_s();
     cag_status st = rows_start(&r, j, kb, with_prefix, n, err);
 
-    *reading = now_s() - start;
+    *reading = clock_s() - start;
     if (!st)
         st = rows_run(&r, j->o->n_gen, &s, err);
     *rate = s > 0 ? (double)n * j->o->n_gen / s : 0;

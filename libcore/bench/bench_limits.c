@@ -14,7 +14,7 @@
 
 #include "kernels/limits.h"
 #include "bench/bench.h"
-#include "util/note.h"
+#include "util/clock.h"
 #include "util/mem.h"
 
 #define PROBE_WORDS (((size_t)256 << 20) / 8)
@@ -48,7 +48,7 @@ cag_status bench_limits(struct bench_job *j, cag_error *err)
     struct probe *p = mem_zalloc(sizeof *p);
     uint64_t *data = mem_alloc_aligned(4096, PROBE_WORDS * 8);
     int n_item = 64 * pool_size(j->pool);
-    double start = now_s();
+    double start = clock_s();
 
     if (!p || !data) {
         mem_free(data);
@@ -57,17 +57,17 @@ cag_status bench_limits(struct bench_job *j, cag_error *err)
     }
     memset(data, 1, PROBE_WORDS * 8);
     p->p = data;
-    for (int i = 0; i < 4 || now_s() - start < 0.3; i++) {
-        double t = now_s(), s;
+    for (int i = 0; i < 4 || clock_s() - start < 0.3; i++) {
+        double t = clock_s(), s;
 
         pool_run(j->pool, read_range, p,
                  (int64_t)(PROBE_WORDS / PROBE_GRAIN_WORDS), 1);
-        s = now_s() - t;
+        s = clock_s() - t;
         if (s > 0 && (double)PROBE_WORDS * 8 / s > j->read_bps)
             j->read_bps = (double)PROBE_WORDS * 8 / s;
-        t = now_s();
+        t = clock_s();
         pool_run(j->pool, fma_range, p, n_item, 1);
-        s = now_s() - t;
+        s = clock_s() - t;
         if (s > 0 &&
             kernels_fma_flop() * PROBE_ROUNDS * n_item / s > j->fma_flops)
             j->fma_flops = kernels_fma_flop() * PROBE_ROUNDS * n_item / s;

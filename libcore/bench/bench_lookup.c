@@ -13,7 +13,7 @@
 
 #include "bench/bench.h"
 #include "ask/kb.h"
-#include "util/note.h"
+#include "util/clock.h"
 #include "util/error.h"
 
 #define ROUNDS 8
@@ -28,10 +28,10 @@ static cag_status timed_step(cag_session *session, int n, double *s,
     cag_step step = {
         .session = session, .ids = ids, .n_ids = n, .greedy = true
     };
-    double start = now_s();
+    double start = clock_s();
     cag_status st = cag_session_verify(&step, 1, err);
 
-    *s += now_s() - start;
+    *s += clock_s() - start;
     return st ? st : cag_session_truncate(session, depth, err);
 }
 

@@ -8,7 +8,7 @@
 #include "kvc/kvc_read.h"
 #include "bench/bench.h"
 #include "ask/kb.h"
-#include "util/note.h"
+#include "util/clock.h"
 #include "util/error.h"
 #include "util/mem.h"
 
@@ -36,11 +36,11 @@ static void encode_chunk(void *ctx, int thread, int64_t begin, int64_t end)
         cag_status st = kvc_chunk_load(e->k, (int)(i / n), (int)(i % n),
                                        e->raw[thread], &raw, &err);
 
-        t = now_s();
+        t = clock_s();
         if (!st)
             st = kvc_encode_f16z(e->coder[thread], raw, size, e->out[thread],
                                  &n_out, &err);
-        e->taken[thread] += now_s() - t;
+        e->taken[thread] += clock_s() - t;
         if (st)
             e->err = err;
     }
@@ -181,14 +181,14 @@ static cag_status check_once(struct bench_job *j, const struct bench_case *c,
                              double t[N_LOAD], cag_error *err)
 {
     cag_kvc *k = NULL;
-    double start = now_s();
+    double start = clock_s();
     cag_status st = cag_kvc_open(c->path, &k, err);
 
-    t[MAP] = now_s() - start;
-    start = now_s();
+    t[MAP] = clock_s() - start;
+    start = clock_s();
     if (!st)
         st = cag_kvc_verify(k, pool_size(j->pool), NULL, NULL, err);
-    t[VERIFY] = now_s() - start;
+    t[VERIFY] = clock_s() - start;
     cag_kvc_close(k);
     return st;
 }
@@ -202,14 +202,14 @@ static cag_status load_once(struct bench_job *j, const struct bench_case *c,
     cag_status st;
 
     bench_kb_opts(j, false, &o);
-    start = now_s();
+    start = clock_s();
     st = cag_kb_open(c->path, &o, &kb, err);
-    t[OPEN] = now_s() - start;
+    t[OPEN] = clock_s() - start;
     if (st)
         return st;
-    start = now_s();
+    start = clock_s();
     st = cag_prefix_load(kb->prefix, err);
-    t[EXPAND] = now_s() - start;
+    t[EXPAND] = clock_s() - start;
     cag_kb_close(kb);
     return st;
 }

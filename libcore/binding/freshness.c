@@ -16,8 +16,8 @@
 #include "model/fingerprint.h"
 #include "model/model.h"
 #include "binding/freshness.h"
-#include "build/checkpoint.h"
 #include "binding/model_files.h"
+#include "source/source_path.h"
 #include "util/note.h"
 #include "binding/record.h"
 #include "util/file.h"
@@ -162,7 +162,7 @@ static cag_status check_groups(struct check *c, cag_error *err)
         if (source_expand(&spec[i], 1, NULL, &now, &why))
             continue; /* nothing there: said source by source above */
         for (int j = 0; j < now.n && !st; j++) {
-            char *rel = record_path(now.v[j].path, c->dir);
+            char *rel = source_path(now.v[j].path, c->dir);
             bool known = !rel;
 
             for (int m = 0; m < n && !known; m++) {
@@ -199,11 +199,11 @@ static cag_status check_model(struct check *c, const cag_places *places,
 {
     const jv *recorded = jv_get(jv_get(kvc_meta(c->k), "model"), "files");
     const cag_kvc_info *info = cag_kvc_get_info(c->k);
-    struct locate_files now = { NULL, 0 };
+    struct model_files now = { NULL, 0 };
     cag_error why = CAG_ERROR_INIT;
     char *path = NULL;
     bool other;
-    cag_status st = locate_recorded_model(c->k, c->dir, places, &path, &why);
+    cag_status st = model_files_recorded(c->k, c->dir, places, &path, &why);
 
     if (st == CAG_E_NOMEM)
         return cag_error_copy(err, &why);
@@ -211,19 +211,19 @@ static cag_status check_model(struct check *c, const cag_places *places,
         return CAG_OK; /* not on this machine: not what is asked */
     other = other_size(path, recorded);
     if (!other)
-        st = locate_model_files(path, &c->mem, &now, &why);
+        st = model_files_list(path, &c->mem, &now, &why);
     if (st == CAG_E_NOMEM) {
         cag_error_copy(err, &why);
     } else if (st) {
         st = stale(c, err, path, "the model cannot be read any more");
     } else {
         c->r->model_seen = true;
-        if (other || !locate_same_files(&now, recorded))
+        if (other || !model_files_same(&now, recorded))
             st = add(&c->r->reason, &c->r->n_reason, err,
                      "%s: is not the model the cache was made with (%s)", path,
                      info->model_name);
     }
-    locate_files_release(&now);
+    model_files_release(&now);
     mem_free(path);
     return st;
 }
@@ -277,12 +277,12 @@ static cag_status check_all(const cag_kvc *k, const cag_places *places,
     memset(r, 0, sizeof *r);
     if (hooks)
         own = *hooks;
-    c.mem.announce = notes_hashing;
+    c.mem.announce = note_hashing;
     c.mem.ctx = &own;
     c.mem.dir = places ? places->cache_dir : NULL;
     c.mem.dir_ro = places ? places->cache_dir_ro : NULL;
     c.mem.ignore = verify_full;
-    c.dir = record_dir(cag_kvc_get_info(k)->path);
+    c.dir = source_dir_of(cag_kvc_get_info(k)->path);
     if (!c.dir)
         return cag_fail_nomem(err, "path");
     st = check_sources(&c, err);
@@ -312,7 +312,7 @@ cag_status cag_check(const cag_kvc *k, const cag_places *places,
                      const cag_hooks *hooks, bool verify_full,
                      cag_check_report *r, cag_error *err)
 {
-    cag_status st = checkpoint_refuse(k, err);
+    cag_status st = kvc_refuse_checkpoint(k, err);
 
     memset(r, 0, sizeof *r);
     return st ? st : check_all(k, places, hooks, verify_full, true, r, err);

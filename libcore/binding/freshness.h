@@ -2,8 +2,8 @@
  * freshness.h - cag_check without the model, for who opens the model anyway
  * and accepts no other than the recorded one.
  */
-#ifndef PIPELINE_FRESHNESS_H
-#define PIPELINE_FRESHNESS_H
+#ifndef BINDING_FRESHNESS_H
+#define BINDING_FRESHNESS_H
 
 #include <cag/pipeline.h>
 

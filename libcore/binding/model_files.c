@@ -1,5 +1,5 @@
 /*
- * locate.c - see locate.h.
+ * model_files.c - see model_files.h.
  */
 #include "binding/model_files.h"
 
@@ -11,6 +11,7 @@
 
 #include "kvc/kvc_read.h"
 #include "binding/record.h"
+#include "source/source_path.h"
 #include "util/file.h"
 #include "util/mem.h"
 
@@ -45,7 +46,7 @@ static bool lies_in(const char *path, const char *dir)
     return same;
 }
 
-bool locate_is_file_of(const char *path, const char *model)
+bool model_files_has(const char *path, const char *model)
 {
     char *real = file_follow(path);
     const char *base = strrchr(path, '/');
@@ -61,10 +62,10 @@ bool locate_is_file_of(const char *path, const char *model)
     return yes;
 }
 
-static cag_status add_file(struct locate_files *f, const char *path,
+static cag_status add_file(struct model_files *f, const char *path,
                            const struct fingerprint_memory *mem, cag_error *err)
 {
-    struct locate_file *v = mem_realloc(f->v, (size_t)(f->n + 1) * sizeof *v);
+    struct model_file *v = mem_realloc(f->v, (size_t)(f->n + 1) * sizeof *v);
     const char *base = strrchr(path, '/');
     struct file_id id;
     cag_status st;
@@ -89,17 +90,17 @@ static cag_status add_file(struct locate_files *f, const char *path,
 
 static int by_name(const void *a, const void *b)
 {
-    const struct locate_file *x = a, *y = b;
+    const struct model_file *x = a, *y = b;
 
     return strcmp(x->name, y->name);
 }
 
-cag_status locate_model_files(const char *path,
-                              const struct fingerprint_memory *mem,
-                              struct locate_files *out, cag_error *err)
+cag_status model_files_list(const char *path,
+                            const struct fingerprint_memory *mem,
+                            struct model_files *out, cag_error *err)
 {
     struct fingerprint_memory own = { .dir = NULL };
-    struct locate_files f = { NULL, 0 };
+    struct model_files f = { NULL, 0 };
     cag_status st = CAG_OK;
     struct dirent *e;
     DIR *d;
@@ -129,7 +130,7 @@ cag_status locate_model_files(const char *path,
                           "no model in this directory");
     }
     if (st) {
-        locate_files_release(&f);
+        model_files_release(&f);
         return st;
     }
     qsort(f.v, (size_t)f.n, sizeof *f.v, by_name);
@@ -137,15 +138,15 @@ cag_status locate_model_files(const char *path,
     return CAG_OK;
 }
 
-void locate_files_release(struct locate_files *f)
+void model_files_release(struct model_files *f)
 {
     for (int i = 0; i < f->n; i++)
         mem_free(f->v[i].name);
     mem_free(f->v);
-    *f = (struct locate_files){ NULL, 0 };
+    *f = (struct model_files){ NULL, 0 };
 }
 
-bool locate_same_files(const struct locate_files *f, const jv *recorded)
+bool model_files_same(const struct model_files *f, const jv *recorded)
 {
     if ((size_t)f->n != jv_count(recorded))
         return false;
@@ -163,7 +164,7 @@ bool locate_same_files(const struct locate_files *f, const jv *recorded)
     return true;
 }
 
-jv *locate_files_json(const struct locate_files *f)
+jv *model_files_json(const struct model_files *f)
 {
     jv *list = jv_new_array();
 
@@ -186,9 +187,9 @@ jv *locate_files_json(const struct locate_files *f)
     return list;
 }
 
-cag_status locate_recorded_model(const cag_kvc *k, const char *kvc_dir,
-                                 const cag_places *places, char **path,
-                                 cag_error *err)
+cag_status model_files_recorded(const cag_kvc *k, const char *kvc_dir,
+                                const cag_places *places, char **path,
+                                cag_error *err)
 {
     const cag_kvc_info *info = cag_kvc_get_info(k);
     cag_model_search search = { places ? places->hf_hub : NULL,
@@ -222,7 +223,7 @@ struct hunt {
 
 /* The first file that is not the recorded one, with both digests. */
 static cag_status fail_other(const struct hunt *h, const char *path,
-                             const struct locate_files *f, const jv *recorded,
+                             const struct model_files *f, const jv *recorded,
                              cag_error *err)
 {
     char hex[2 * SHA256_SIZE + 1];
@@ -252,12 +253,12 @@ static cag_status fail_other(const struct hunt *h, const char *path,
 static cag_status try_path(struct hunt *h, const char *path, cag_error *err)
 {
     const jv *recorded = jv_get(jv_get(kvc_meta(h->k), "model"), "files");
-    struct locate_files f = { NULL, 0 };
-    cag_status st = locate_model_files(path, h->mem, &f, err);
+    struct model_files f = { NULL, 0 };
+    cag_status st = model_files_list(path, h->mem, &f, err);
 
-    if (!st && !locate_same_files(&f, recorded))
+    if (!st && !model_files_same(&f, recorded))
         st = fail_other(h, path, &f, recorded, err);
-    locate_files_release(&f);
+    model_files_release(&f);
     return st;
 }
 
@@ -342,10 +343,10 @@ static bool hunt_dirs(struct hunt *h, const char *dirs, char **found,
     return false;
 }
 
-cag_status locate_model(const cag_kvc *k, const char *wanted,
-                        const cag_places *places,
-                        const struct fingerprint_memory *mem, char **path,
-                        cag_error *err)
+cag_status model_files_locate(const cag_kvc *k, const char *wanted,
+                              const cag_places *places,
+                              const struct fingerprint_memory *mem, char **path,
+                              cag_error *err)
 {
     const cag_kvc_info *info = cag_kvc_get_info(k);
     cag_model_search search = { places->hf_hub, places->models };
@@ -363,7 +364,7 @@ cag_status locate_model(const cag_kvc *k, const char *wanted,
             *path = p;
         return st;
     }
-    dir = record_dir(info->path);
+    dir = source_dir_of(info->path);
     if (!dir)
         return cag_fail_nomem(err, "path");
     if (info->model_path &&

@@ -3,61 +3,14 @@
  */
 #include "binding/record.h"
 
-#include <limits.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "kvc/kvc_read.h"
+#include "source/source_path.h"
 #include "util/file.h"
 #include "util/mem.h"
 #include "util/text.h"
-
-char *record_dir(const char *kvc_path)
-{
-    return file_real_dir(kvc_path);
-}
-
-char *record_path(const char *path, const char *dir)
-{
-    char real[PATH_MAX];
-    char *abs, *rel;
-
-    /* the directory is resolved, the last component is kept as named: a
-     * source that is a link stays the link */
-    abs = file_absolute(path);
-    if (abs) {
-        char *d = file_dirname(abs);
-        const char *base = strrchr(abs, '/') + 1;
-
-        if (d && realpath(d, real)) {
-            char *j = file_join(real, base);
-
-            mem_free(abs);
-            abs = j;
-        }
-        mem_free(d);
-    }
-    rel = abs ? file_relative(abs, dir) : NULL;
-    mem_free(abs);
-    return rel;
-}
-
-cag_status record_check_path(const char *path, const char *dir, cag_error *err)
-{
-    char *rel = path ? record_path(path, dir) : NULL;
-    cag_status st = CAG_OK;
-    size_t bad;
-
-    if (path && !rel)
-        st = cag_fail_nomem(err, "path");
-    else if (rel && !utf8_valid(rel, strlen(rel), &bad))
-        st = cag_fail(err, CAG_E_FORMAT, path, -1,
-                      "the name is not UTF-8, so a cache cannot record it; "
-                      "rename the file");
-    mem_free(rel);
-    return st;
-}
 
 bool record_set_str(jv *o, const char *key, const char *s)
 {
@@ -93,17 +46,12 @@ static jv *filter_json(const char *const *argv)
     return a;
 }
 
-const char *const *record_filter(const cag_source_spec *s)
-{
-    return s->filter ? s->filter : s->filter_was;
-}
-
 static jv *spec_json(const cag_source_spec *s, const char *dir)
 {
     const char *kind = spec_kind(s);
-    const char *const *filter = record_filter(s);
+    const char *const *filter = source_filter_of(s);
     bool stream = !strcmp(kind, "stream");
-    char *rel = stream ? NULL : record_path(s->path, dir);
+    char *rel = stream ? NULL : source_path(s->path, dir);
     jv *o = jv_new_object();
     bool ok = o && (stream || rel) && jv_set_str(o, "kind", kind) &&
               record_set_str(o, "path", rel) &&
@@ -186,9 +134,9 @@ static jv *source_json(const struct source *v, const struct record_range *r,
                        const char *dir)
 {
     char raw[2 * SHA256_SIZE + 1], text[2 * SHA256_SIZE + 1];
-    char *rel = v->path ? record_path(v->path, dir) : NULL;
-    char *group = v->group ? record_path(v->group, dir) : NULL;
-    const char *const *argv = record_filter(v->spec);
+    char *rel = v->path ? source_path(v->path, dir) : NULL;
+    char *group = v->group ? source_path(v->group, dir) : NULL;
+    const char *const *argv = source_filter_of(v->spec);
     struct buf filter = BUF_INIT;
     jv *o = jv_new_object();
     bool ok = o && (rel || !v->path) && (group || !v->group);
@@ -291,7 +239,7 @@ cag_status record_specs(const cag_kvc *k, struct arena *a,
     const jv *list = jv_get(jv_get(kvc_meta(k), "build"), "sources");
     size_t n = jv_count(list);
     const char *file = cag_kvc_get_info(k)->path;
-    char *dir = record_dir(file);
+    char *dir = source_dir_of(file);
     cag_source_spec *v = arena_array(a, n ? n : 1, sizeof *v);
     cag_status st = CAG_OK;
 

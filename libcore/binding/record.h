@@ -11,24 +11,14 @@
  *
  * Nothing in it is ever executed: a filter is recorded to be shown.
  */
-#ifndef PIPELINE_RECORD_H
-#define PIPELINE_RECORD_H
+#ifndef BINDING_RECORD_H
+#define BINDING_RECORD_H
 
 #include <cag/pipeline.h>
 
 #include "source/sources.h"
 #include "util/arena.h"
 #include "util/json.h"
-
-/* A path as a .kvc in directory dir records it: relative (heap string). */
-char *record_path(const char *path, const char *dir);
-/* The directory paths of a cache are relative to: where the file really
- * lies, symbolic links followed (heap string). */
-char *record_dir(const char *kvc_path);
-
-/* CAG_E_FORMAT if the path could not be recorded: JSON is UTF-8.  path may
- * be NULL. */
-cag_status record_check_path(const char *path, const char *dir, cag_error *err);
 
 /* Set a string member, null where there is none. */
 bool record_set_str(jv *o, const char *key, const char *s);
@@ -56,7 +46,5 @@ jv *record_sources(const struct source_set *s, const struct record_range *r,
 cag_status record_specs(const cag_kvc *k, struct arena *a,
                         cag_source_spec **spec, int *n_spec, int *n_stream,
                         cag_error *err);
-/* What is recorded as the filter of a source; NULL: it has none. */
-const char *const *record_filter(const cag_source_spec *s);
 
 #endif

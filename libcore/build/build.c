@@ -15,6 +15,8 @@
 #include "build/build_job.h"
 #include "build/checkpoint.h"
 #include "build/depfile.h"
+#include "engine/engine_note.h"
+#include "util/clock.h"
 #include "util/note.h"
 #include "build/build_estimate.h"
 #include "build/measure_loss.h"
@@ -63,15 +65,15 @@ cag_status cag_build_plan(const cag_build_opts *o, cag_build_report *r,
         struct kvc_desc d = { .shape = j.shape, .codec = j.codec };
 
         r->file_bytes = kvc_size_bound(&d);
-        st = plan_rate(o->engine.n_thread, &rate, err);
+        st = estimate_rate(o->engine.n_thread, &rate, err);
     }
     if (!st) {
-        r->about_s = plan_work(&j.model->config, 0, r->n_tok) / rate;
-        st = plan_lines(&j, err);
+        r->about_s = estimate_work(&j.model->config, 0, r->n_tok) / rate;
+        st = costly_lines(&j, err);
     } else if (st == CAG_E_LIMIT) {
         cag_error none = CAG_ERROR_INIT;
 
-        plan_lines(&j, &none); /* that it does not fit is the answer */
+        costly_lines(&j, &none); /* that it does not fit is the answer */
     }
     build_job_release(&j);
     return st;
@@ -154,10 +156,10 @@ static double saved(const struct build_job *j, int64_t keep, double import_s,
     double rate = 0, s;
 
     if (n - keep >= 256 && compute_s > 0)
-        rate = plan_work(c, keep, n) / compute_s;
-    else if (plan_rate(j->o->engine.n_thread, &rate, NULL))
+        rate = estimate_work(c, keep, n) / compute_s;
+    else if (estimate_rate(j->o->engine.n_thread, &rate, NULL))
         return 0;
-    s = plan_work(c, 0, keep) / rate - import_s;
+    s = estimate_work(c, 0, keep) / rate - import_s;
     return s > 0 ? s : 0;
 }
 
@@ -184,7 +186,7 @@ static cag_status import(struct build_job *j, cag_session *s,
 static cag_status compute(struct build_job *j, cag_engine *e, cag_session *s,
                           const struct receipt *rc, cag_error *err)
 {
-    double start = now_s(), computing;
+    double start = clock_s(), computing;
     const char *numerics = cag_engine_numerics(e);
     int64_t n_old = j->o->force ? 0 : reusable(j, j->old, numerics), n = 0;
     cag_kvc *ckpt = NULL;
@@ -209,15 +211,15 @@ static cag_status compute(struct build_job *j, cag_engine *e, cag_session *s,
         n = n_old;
     }
     cag_kvc_close(ckpt);
-    computing = now_s();
+    computing = clock_s();
     j->r->n_tok_kept = n;
     if (!st && (size_t)n < j->ids.n)
         st = checkpoint_prefill(j, e, s, rc, err);
     if (!st && kvc_is_q8h(&j->shape))
         st = session_balance(s, err);
-    j->r->prefill_s = now_s() - start;
+    j->r->prefill_s = clock_s() - start;
     if (!st && n)
-        j->r->saved_s = saved(j, n, computing - start, now_s() - computing);
+        j->r->saved_s = saved(j, n, computing - start, clock_s() - computing);
     return st;
 }
 
@@ -242,16 +244,16 @@ static cag_status write_file(struct build_job *j, cag_engine *e,
                           .progress = j->o->hooks.progress,
                           .progress_ctx = j->o->hooks.ctx,
                           .made = &made };
-    double start = now_s();
+    double start = clock_s();
     cag_status st;
 
     d.tokenizer = tok_blob(j->tok, &d.tokenizer_size);
     if (rc) {
-        d.receipt = receipt_measure;
+        d.receipt = measure_loss;
         d.receipt_ctx = rc;
     }
     st = kvc_write(j->o->output, &d, j->o->mode, engine_pool(e), err);
-    j->r->write_s = now_s() - start;
+    j->r->write_s = clock_s() - start;
     if (st == CAG_E_CANCELLED)
         checkpoint_save(j, e, s);
     if (st)
@@ -313,19 +315,19 @@ static cag_status make(struct build_job *j, cag_error *err)
         opts.device = "cpu"; /* a GPU is not asked for its queries */
     st = cag_engine_new(j->model, &opts, &e, err);
     if (!st)
-        notes_device(&j->o->hooks, e, opts.precision);
+        engine_note(&j->o->hooks, e, opts.precision);
     if (!st)
         st = build_job_provenance(j, cag_engine_numerics(e),
                                   cag_engine_device(e), err);
     if (!st)
         st = cag_session_new(e, NULL, (int)j->ids.n, &s, err);
     if (!st && rc)
-        st = receipt_init(rc, j, e, s, err);
+        st = measure_loss_init(rc, j, e, s, err);
     if (!st)
         st = compute(j, e, s, rc, err);
     if (!st)
         st = write_file(j, e, s, rc, err);
-    receipt_release(&receipt);
+    measure_loss_release(&receipt);
     cag_session_free(s);
     cag_engine_free(e);
     return st;
@@ -360,7 +362,7 @@ static cag_status refresh_mtime(const cag_build_opts *o, cag_error *err)
 cag_status cag_build(const cag_build_opts *o, cag_build_report *r,
                      cag_error *err)
 {
-    double start = now_s();
+    double start = clock_s();
     struct file_lock lock = { -1, NULL };
     bool new_depfile = false;
     struct build_job j;
@@ -390,6 +392,6 @@ cag_status cag_build(const cag_build_opts *o, cag_build_report *r,
         file_lock_undo(&lock);
     else
         file_unlock(&lock);
-    r->total_s = now_s() - start;
+    r->total_s = clock_s() - start;
     return st;
 }

@@ -1,5 +1,5 @@
 /*
- * plan_lines.c - where tokens go that say little to a model.
+ * build_costly.c - where tokens go that say little to a model.
  *
  * Embedded images, encoded blobs, comments and lists of links fill a context
  * without anybody having meant to.  A line is judged by what most of it is;
@@ -178,7 +178,7 @@ static int by_tokens(const void *a, const void *b)
     return x->line < y->line ? -1 : x->line > y->line;
 }
 
-cag_status plan_lines(const struct build_job *j, cag_error *err)
+cag_status costly_lines(const struct build_job *j, cag_error *err)
 {
     int n = j->range ? j->src.n : 0; /* else nothing was counted */
     cag_status st = CAG_OK;

@@ -1,5 +1,5 @@
 /*
- * plan.c - see plan.h.
+ * build_estimate.c - see build_estimate.h.
  *
  * The time of a prefill is the work of its matrix products and of its
  * attention, divided by how fast the matrix product of this machine runs
@@ -12,7 +12,7 @@
 
 #include "kernels/kernels.h"
 #include "model/config.h"
-#include "util/note.h"
+#include "util/clock.h"
 #include "util/error.h"
 #include "util/mem.h"
 #include "util/pool.h"
@@ -21,7 +21,7 @@
  * exponentials, and tiles that are half empty (measured, avx2 and avx512). */
 #define ATTENTION_WEIGHT 2.0
 
-double plan_work(const struct model_config *c, int64_t from, int64_t to)
+double estimate_work(const struct model_config *c, int64_t from, int64_t to)
 {
     double q = (double)c->n_head * c->d_head;
     double kv = (double)c->n_kv_head * c->d_head;
@@ -58,14 +58,14 @@ static double mean_pass(struct probe *p, struct pool *pool)
     int n = 0;
 
     pool_run(pool, probe_rows, p, PROBE_OUT, 2 * GEMM_ROW_GRID);
-    for (start = now_s(); n < 3 || taken < 0.03; n++) {
+    for (start = clock_s(); n < 3 || taken < 0.03; n++) {
         pool_run(pool, probe_rows, p, PROBE_OUT, 2 * GEMM_ROW_GRID);
-        taken = now_s() - start;
+        taken = clock_s() - start;
     }
     return taken > 1e-6 ? taken / n : 1e-6;
 }
 
-cag_status plan_rate(int n_thread, double *per_s, cag_error *err)
+cag_status estimate_rate(int n_thread, double *per_s, cag_error *err)
 {
     struct probe p = { .k = kernels_get(NULL) };
     struct pool *pool = NULL;

@@ -1,8 +1,8 @@
 /*
- * plan.h - what a build will cost, said before it begins.
+ * build_estimate.h - what a build will cost, said before it begins.
  */
-#ifndef PIPELINE_PLAN_H
-#define PIPELINE_PLAN_H
+#ifndef BUILD_BUILD_ESTIMATE_H
+#define BUILD_BUILD_ESTIMATE_H
 
 #include "build/build_job.h"
 
@@ -10,12 +10,12 @@
  * Multiply-adds of the prefill of positions [from, to), matrix products and
  * attention; the latter counted for more, by what it was measured to take.
  */
-double plan_work(const struct model_config *c, int64_t from, int64_t to);
+double estimate_work(const struct model_config *c, int64_t from, int64_t to);
 /* That per second on this machine now: a probe of a few milliseconds. */
-cag_status plan_rate(int n_thread, double *per_s, cag_error *err);
+cag_status estimate_rate(int n_thread, double *per_s, cag_error *err);
 
 /* Fill r->line: the places of the sources that cost many tokens and say
  * little to a model. */
-cag_status plan_lines(const struct build_job *j, cag_error *err);
+cag_status costly_lines(const struct build_job *j, cag_error *err);
 
 #endif

@@ -16,6 +16,8 @@
 #include "kvc/kvc_receipt.h"
 #include "kvc/kvc_write.h"
 #include "build/checkpoint.h"
+#include "source/source_path.h"
+#include "util/clock.h"
 #include "util/note.h"
 #include "build/measure_loss.h"
 #include "prompt/chat.h"
@@ -80,8 +82,8 @@ static void choose_parts(struct build_job *j)
 static bool old_has_model(const struct build_job *j)
 {
     return j->old &&
-           locate_same_files(
-               &j->files, jv_get(jv_get(kvc_meta(j->old), "model"), "files"));
+           model_files_same(&j->files,
+                            jv_get(jv_get(kvc_meta(j->old), "model"), "files"));
 }
 
 static cag_status find_model(struct build_job *j, cag_error *err)
@@ -113,14 +115,14 @@ static cag_status open_model(struct build_job *j, bool with_weights,
     struct fingerprint_memory mem = { .dir = p->cache_dir,
                                       .dir_ro = p->cache_dir_ro,
                                       .ignore = j->o->verify_full,
-                                      .announce = notes_hashing,
+                                      .announce = note_hashing,
                                       .ctx = &hooks };
     unsigned flags = with_weights ? 0 : CAG_MODEL_NO_WEIGHTS;
     cag_status st = CAG_OK;
 
     /* a dry run reads no weights, not even to hash them */
     if (with_weights)
-        st = locate_model_files(j->model_path, &mem, &j->files, err);
+        st = model_files_list(j->model_path, &mem, &j->files, err);
     if (st)
         return st;
     /* an unchanged model's tokenizer is in the old cache, compiled */
@@ -317,7 +319,7 @@ static cag_status check_fit(struct build_job *j, cag_error *err)
     r->build_bytes =
         held + m->size_bytes +
         (uint64_t)512 * 4 * (uint64_t)(8 * m->d_model + 4 * m->d_ff) +
-        (j->lossy ? receipt_bytes(j) : 0);
+        (j->lossy ? measure_loss_bytes(j) : 0);
     if (r->n_tok + j->reserve > j->n_ctx)
         return cag_fail(err, CAG_E_LIMIT, j->o->output, -1,
                         "the knowledge does not fit: %lld tokens + %lld "
@@ -343,7 +345,7 @@ static bool is_input(const struct build_job *j, const char *path,
     struct file_id id, in;
 
     *what = j->model_path;
-    if (locate_is_file_of(path, j->model_path))
+    if (model_files_has(path, j->model_path))
         return true;
     if (file_stat(path, &id, NULL))
         return false;
@@ -387,10 +389,10 @@ cag_status build_job_begin(struct build_job *j, const cag_build_opts *o,
     memset(r, 0, sizeof *r);
     j->o = o;
     j->r = r;
-    j->start = now_s();
+    j->start = clock_s();
     j->codec = o->codec ? o->codec : "f16z";
     snprintf(r->codec, sizeof r->codec, "%s", j->codec);
-    j->dir = record_dir(o->output ? o->output : ".");
+    j->dir = source_dir_of(o->output ? o->output : ".");
     if (!j->dir)
         return cag_fail_nomem(err, "path");
     if (o->output)
@@ -424,7 +426,7 @@ cag_status build_job_prepare(struct build_job *j, bool with_weights,
         st = choose_shapes(j, err);
     if (!st)
         st = check_fit(j, err);
-    j->r->tokenize_s = now_s() - j->start;
+    j->r->tokenize_s = clock_s() - j->start;
     return st;
 }
 
@@ -437,7 +439,7 @@ void build_job_release(struct build_job *j)
     prompt_release(&j->prompt);
     cag_model_close(j->model);
     cag_kvc_close(j->old);
-    locate_files_release(&j->files);
+    model_files_release(&j->files);
     source_release(&j->src);
     mem_free(j->range);
     mem_free(j->dir);

@@ -5,8 +5,8 @@
  * with the output locked, choose the prompt's parts, render and tokenize, add
  * up.  A dry run ends there; so does a build that finds its cache fresh.
  */
-#ifndef PIPELINE_BUILD_JOB_H
-#define PIPELINE_BUILD_JOB_H
+#ifndef BUILD_BUILD_JOB_H
+#define BUILD_BUILD_JOB_H
 
 #include <cag/pipeline.h>
 
@@ -26,7 +26,7 @@ struct build_job {
     double start;     /* for the report                    */
     const char *hub;  /* the hub id asked for, or NULL     */
     cag_model *model; /* without weights until the prefill */
-    struct locate_files files;
+    struct model_files files;
     struct model_fingerprint print;
     cag_kvc *old;             /* the cache at the output, or NULL  */
     const cag_tokenizer *tok; /* the model's, or the old cache's   */

@@ -1,5 +1,5 @@
 /*
- * build_records.c - META, SRCS and PRMT of the cache a job will write, and
+ * build_meta.c - META, SRCS and PRMT of the cache a job will write, and
  * whether the old cache already is that cache.
  */
 #include <string.h>
@@ -7,6 +7,7 @@
 #include "kvc/kvc_read.h"
 #include "kvc/kvc_receipt.h"
 #include "build/build_job.h"
+#include "source/source_path.h"
 #include "util/error.h"
 #include "util/file.h"
 #include "util/mem.h"
@@ -25,14 +26,14 @@ static bool set_sha(jv *o, const char *key, const uint8_t *digest)
 static jv *model_json(const struct build_job *j)
 {
     const cag_model_info *m = cag_model_get_info(j->model);
-    char *rel = record_path(j->model_path, j->dir);
+    char *rel = source_path(j->model_path, j->dir);
     jv *o = jv_new_object();
     bool ok = o && rel && jv_set_str(o, "name", m->name) &&
               jv_set_str(o, "arch", m->arch) && jv_set_str(o, "path", rel) &&
               record_set_str(o, "hub", j->hub) &&
               jv_set_int(o, "n_vocab", m->n_vocab) &&
               jv_set_str(o, "weight_type", m->weight_type) &&
-              jv_set(o, "files", locate_files_json(&j->files));
+              jv_set(o, "files", model_files_json(&j->files));
 
     mem_free(rel);
     if (ok)
@@ -98,12 +99,12 @@ cag_status build_job_provenance(struct build_job *j, const char *numerics,
 /* An operand is a path too, also where it found no file of its own. */
 static cag_status check_paths(const struct build_job *j, cag_error *err)
 {
-    cag_status st = record_check_path(j->model_path, j->dir, err);
+    cag_status st = source_path_check(j->model_path, j->dir, err);
 
     for (int i = 0; i < j->src.n && !st; i++) {
-        st = record_check_path(j->src.v[i].path, j->dir, err);
+        st = source_path_check(j->src.v[i].path, j->dir, err);
         if (!st)
-            st = record_check_path(j->src.v[i].group, j->dir, err);
+            st = source_path_check(j->src.v[i].group, j->dir, err);
     }
     for (int i = 0; i < j->o->n_source && !st; i++)
         if (j->o->source[i].title &&

@@ -13,6 +13,7 @@
 #include "engine/session.h"
 #include "kvc/kvc_read.h"
 #include "kvc/kvc_write.h"
+#include "util/clock.h"
 #include "util/note.h"
 #include "tokenizer/tokenizer.h"
 #include "util/error.h"
@@ -58,15 +59,6 @@ cag_status checkpoint_check_replace(const char *output, cag_error *err)
     cag_kvc_close(k);
     mem_free(path);
     return st;
-}
-
-cag_status checkpoint_refuse(const cag_kvc *k, cag_error *err)
-{
-    if (!is_checkpoint(k))
-        return CAG_OK;
-    return cag_fail(err, CAG_E_UNSUPPORTED, cag_kvc_get_info(k)->path, -1,
-                    "is the checkpoint of an unfinished build, not a cache; "
-                    "run that cag-build --checkpoint again");
 }
 
 cag_status checkpoint_open(const char *output, const cag_hooks *hooks,
@@ -252,7 +244,7 @@ cag_status checkpoint_prefill(struct build_job *j, cag_engine *e,
     int begin = cag_session_n_tok(s), n = (int)j->ids.n, saved = begin;
     int pass = o->engine.chunk ? o->engine.chunk : PASS_TOK;
     double every = o->checkpoint_s > 0 ? o->checkpoint_s : DEFAULT_EVERY_S;
-    double last = now_s(), cost = 0;
+    double last = clock_s(), cost = 0;
     struct progress p = { &o->hooks, 0, (uint64_t)(n - begin) };
     bool saving = o->checkpoint;
     cag_status st = CAG_OK;
@@ -265,14 +257,14 @@ cag_status checkpoint_prefill(struct build_job *j, cag_engine *e,
         p.base = (uint64_t)(at - begin);
         st = some(j, s, pass, r, err);
         at = cag_session_n_tok(s);
-        if (st || !saving || at == n || now_s() - last < every ||
-            now_s() - last < COST_SHARE * cost)
+        if (st || !saving || at == n || clock_s() - last < every ||
+            clock_s() - last < COST_SHARE * cost)
             continue;
-        cost = now_s();
+        cost = clock_s();
         saving = save_noted(j, e, s);
         if (saving)
             saved = at;
-        last = now_s();
+        last = clock_s();
         cost = last - cost;
     }
     cag_engine_set_progress(e, NULL, NULL);

@@ -9,8 +9,8 @@
  * It is removed when a build of FILE.kvc succeeds.  The build's lock covers
  * it.
  */
-#ifndef PIPELINE_CHECKPOINT_H
-#define PIPELINE_CHECKPOINT_H
+#ifndef BUILD_CHECKPOINT_H
+#define BUILD_CHECKPOINT_H
 
 #include <cag/pipeline.h>
 
@@ -24,9 +24,6 @@ cag_status checkpoint_open(const char *output, const cag_hooks *hooks,
 /* CAG_E_CREATE when FILE.kvc.ckpt is there and is none of ours: somebody's
  * file that only has that name is not replaced. */
 cag_status checkpoint_check_replace(const char *output, cag_error *err);
-/* CAG_E_UNSUPPORTED when a cache is the checkpoint of an unfinished build:
- * it is not asked, checked or refreshed. */
-cag_status checkpoint_refuse(const cag_kvc *k, cag_error *err);
 /* Remove an output's checkpoint and what its writers left; best effort. */
 void checkpoint_remove(const char *output);
 

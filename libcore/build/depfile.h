@@ -1,8 +1,8 @@
 /*
  * depfile.h - the make rule of a built cache.
  */
-#ifndef PIPELINE_DEPFILE_H
-#define PIPELINE_DEPFILE_H
+#ifndef BUILD_DEPFILE_H
+#define BUILD_DEPFILE_H
 
 #include <cag/pipeline.h>
 

@@ -1,5 +1,5 @@
 /*
- * loss.c - see loss.h.
+ * loss_stats.c - see loss_stats.h.
  *
  * The divergence of q from p, with logits a and b and their maxima taken off:
  *

@@ -1,11 +1,12 @@
 /*
- * loss.h - how far two runs of a model are apart: the numbers of a receipt.
+ * loss_stats.h - how far two runs of a model are apart: the numbers of a
+ * receipt.
  *
  * All in double, sums in one order, no C library's exp or log: the same
  * logits give the same bits on every machine.
  */
-#ifndef PIPELINE_LOSS_H
-#define PIPELINE_LOSS_H
+#ifndef BUILD_LOSS_STATS_H
+#define BUILD_LOSS_STATS_H
 
 #include <cag/kvc.h>
 

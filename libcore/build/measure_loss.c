@@ -1,5 +1,5 @@
 /*
- * receipt.c - see receipt.h.
+ * measure_loss.c - see measure_loss.h.
  *
  * Rows and layers are shared out to threads whole, and each is summed in one
  * order, so the numbers do not depend on how many there are.
@@ -14,7 +14,7 @@
 #include "kvc/kvc_read.h"
 #include "kvc/kvc_receipt.h"
 #include "build/loss_stats.h"
-#include "util/note.h"
+#include "util/clock.h"
 #include "util/error.h"
 #include "util/mem.h"
 
@@ -22,25 +22,26 @@
  * slower (32: by a quarter), more win little. */
 #define ROWS 64
 
-int receipt_n(int n_tok)
+int measure_loss_n(int n_tok)
 {
     return n_tok / 2 < SESSION_PROBE ? n_tok / 2 : SESSION_PROBE;
 }
 
-uint64_t receipt_bytes(const struct build_job *j)
+uint64_t measure_loss_bytes(const struct build_job *j)
 {
-    return (uint64_t)(receipt_n((int)j->ids.n) + ROWS) *
+    return (uint64_t)(measure_loss_n((int)j->ids.n) + ROWS) *
            (uint64_t)j->model->config.n_vocab * sizeof(float);
 }
 
-cag_status receipt_init(struct receipt *r, struct build_job *j, cag_engine *e,
-                        const cag_session *exact, cag_error *err)
+cag_status measure_loss_init(struct receipt *r, struct build_job *j,
+                             cag_engine *e, const cag_session *exact,
+                             cag_error *err)
 {
     const struct model_config *c = &j->model->config;
     size_t n;
 
     *r = (struct receipt){
-        .j = j, .engine = e, .exact = exact, .n = receipt_n((int)j->ids.n)
+        .j = j, .engine = e, .exact = exact, .n = measure_loss_n((int)j->ids.n)
     };
     if (r->n < 1)
         return cag_fail(err, CAG_E_UNSUPPORTED, j->o->output, -1,
@@ -53,7 +54,7 @@ cag_status receipt_init(struct receipt *r, struct build_job *j, cag_engine *e,
     return r->logits && r->loss ? CAG_OK : cag_fail_nomem(err, "receipt");
 }
 
-void receipt_release(struct receipt *r)
+void measure_loss_release(struct receipt *r)
 {
     mem_free(r->logits);
     mem_free(r->loss);
@@ -219,9 +220,9 @@ static cag_status compare_tile(const struct values *v, int layer, int tile,
     /* positions behind the last token are zero on both sides */
     memset(stored[0], 0, 2 * v->n * sizeof *stored[0]);
     for (int h = 0; h < s->n_kv_head; h++) {
-        if (!kv_q8h_tile(s, raw, tile / per_chunk, h, tile % per_chunk,
-                         left < KVC_TILE ? left : KVC_TILE, KV_F32, stored[0],
-                         stored[1]))
+        if (!q8h_tile(s, raw, tile / per_chunk, h, tile % per_chunk,
+                      left < KVC_TILE ? left : KVC_TILE, KV_F32, stored[0],
+                      stored[1]))
             return cag_fail(err, CAG_E_UNSUPPORTED, v->r->j->o->output, -1,
                             "layer %d: a stored value is not finite", layer);
         for (int is_v = 0; is_v < 2; is_v++) {
@@ -322,12 +323,12 @@ static double allow(double x)
     return unit * 10 >= x * 1.05 ? unit * 10 : unit * 20;
 }
 
-cag_status receipt_measure(void *ctx, const cag_kvc *draft,
-                           cag_kvc_receipt *out, cag_error *err)
+cag_status measure_loss(void *ctx, const cag_kvc *draft, cag_kvc_receipt *out,
+                        cag_error *err)
 {
     struct receipt *r = ctx;
     struct build_job *j = r->j;
-    double start = now_s();
+    double start = clock_s();
     cag_status st;
 
     out->begin = (int64_t)j->ids.n - r->n;
@@ -347,6 +348,6 @@ cag_status receipt_measure(void *ctx, const cag_kvc *draft,
                         (double)j->max_loss, allow((double)out->kl_mean));
     st = measure_values(r, draft, err);
     out->loss = r->loss;
-    j->r->receipt_s = now_s() - start;
+    j->r->receipt_s = clock_s() - start;
     return st;
 }

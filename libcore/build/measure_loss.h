@@ -1,27 +1,27 @@
 /*
- * receipt.h - measure what a lossy codec lost, while the cache is written.
+ * measure_loss.h - measure what a lossy codec lost, while the cache is written.
  *
  * The prefill keeps the logits after each of the last tokens.  When the file
  * is there but for its receipt, these tokens are read once more, as a
  * question would be, over the stored keys and values of all tokens before
- * them; the two runs are compared (loss.h), and so are the values themselves,
- * layer by layer.  The file is refused above the limit.
+ * them; the two runs are compared (loss_stats.h), and so are the values
+ * themselves, layer by layer.  The file is refused above the limit.
  *
  * The logits of the exact pass are held until then, n * n_vocab floats (50 MB
  * for the demo model); those of the second pass come a block of rows at a
  * time.  To make the exact ones a second time instead would double the cost.
  */
-#ifndef PIPELINE_RECEIPT_H
-#define PIPELINE_RECEIPT_H
+#ifndef BUILD_MEASURE_LOSS_H
+#define BUILD_MEASURE_LOSS_H
 
 #include <cag/session.h>
 
 #include "build/build_job.h"
 
 /* Tokens that are compared, of a prefix of n_tok: 256, at most half of it. */
-int receipt_n(int n_tok);
+int measure_loss_n(int n_tok);
 /* Memory the measurement needs. */
-uint64_t receipt_bytes(const struct build_job *j);
+uint64_t measure_loss_bytes(const struct build_job *j);
 
 struct receipt {
     struct build_job *j;
@@ -36,9 +36,10 @@ struct receipt {
  * Before the prefill.  CAG_E_UNSUPPORTED for a prefix of one token, which
  * leaves nothing to measure.  Release it also after a failure.
  */
-cag_status receipt_init(struct receipt *r, struct build_job *j, cag_engine *e,
-                        const cag_session *exact, cag_error *err);
-void receipt_release(struct receipt *r);
+cag_status measure_loss_init(struct receipt *r, struct build_job *j,
+                             cag_engine *e, const cag_session *exact,
+                             cag_error *err);
+void measure_loss_release(struct receipt *r);
 
 /*
  * A kvc_desc.receipt; ctx is the struct receipt.  CAG_E_LOSS when the mean is
@@ -46,7 +47,7 @@ void receipt_release(struct receipt *r);
  * is not finite, CAG_E_CANCELLED.  Fills the report's receipt as far as it
  * got.
  */
-cag_status receipt_measure(void *ctx, const cag_kvc *draft,
-                           cag_kvc_receipt *out, cag_error *err);
+cag_status measure_loss(void *ctx, const cag_kvc *draft, cag_kvc_receipt *out,
+                        cag_error *err);
 
 #endif

@@ -10,6 +10,7 @@
 #include "kvc/kvc_receipt.h"
 #include "build/checkpoint.h"
 #include "binding/model_files.h"
+#include "source/source_path.h"
 #include "util/note.h"
 #include "binding/record.h"
 #include "util/error.h"
@@ -42,7 +43,7 @@ static cag_status find_model(const cag_kvc *k, const char *dir,
     struct fingerprint_memory mem = { .dir = b->places.cache_dir,
                                       .dir_ro = b->places.cache_dir_ro,
                                       .ignore = b->verify_full,
-                                      .announce = notes_hashing,
+                                      .announce = note_hashing,
                                       .ctx = &b->hooks };
     cag_model_search search = { b->places.hf_hub, b->places.models };
     const char *hub = cag_kvc_get_info(k)->model_hub;
@@ -53,9 +54,9 @@ static cag_status find_model(const cag_kvc *k, const char *dir,
         b->model = hub;
         return CAG_OK;
     }
-    st = locate_recorded_model(k, dir, &b->places, path, &why);
+    st = model_files_recorded(k, dir, &b->places, path, &why);
     if (st == CAG_E_MISSING)
-        st = locate_model(k, NULL, &b->places, &mem, path, err);
+        st = model_files_locate(k, NULL, &b->places, &mem, path, err);
     else if (st)
         cag_error_copy(err, &why);
     return st;
@@ -79,7 +80,7 @@ static cag_status take_all(const cag_kvc *k, const char *path,
     const jv *build = jv_get(kvc_meta(k), "build");
     cag_source_spec *spec;
     int n_spec, n_stream;
-    char *dir = record_dir(path);
+    char *dir = source_dir_of(path);
     cag_status st = dir ? CAG_OK : cag_fail_nomem(err, "path");
 
     if (!st)
@@ -127,7 +128,7 @@ cag_status cag_refresh(const char *path, const cag_build_opts *o,
     st = cag_kvc_open(path, &k, err);
     if (st)
         return st;
-    st = checkpoint_refuse(k, err);
+    st = kvc_refuse_checkpoint(k, err);
     if (!st)
         st = take_all(k, path, &b, &a, &model, err);
     if (!st)

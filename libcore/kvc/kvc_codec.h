@@ -14,8 +14,8 @@
  * size must be the plane's, and memory is bounded by the raw size, which
  * follows from the checked shape.
  */
-#ifndef KVC_CODEC_H
-#define KVC_CODEC_H
+#ifndef KVC_KVC_CODEC_H
+#define KVC_KVC_CODEC_H
 
 #include <stddef.h>
 #include <stdint.h>

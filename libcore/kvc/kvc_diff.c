@@ -1,5 +1,5 @@
 /*
- * diff.c - how two caches differ, in the words of a person who must decide
+ * kvc_diff.c - how two caches differ, in the words of a person who must decide
  * whether a rebuild is worth it.
  */
 #include <stdarg.h>

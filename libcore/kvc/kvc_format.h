@@ -32,8 +32,8 @@
  *    24     8  XXH3-64 of the stored bytes
  *    32    32  SHA-256 of the raw bytes
  */
-#ifndef KVC_FORMAT_H
-#define KVC_FORMAT_H
+#ifndef KVC_KVC_FORMAT_H
+#define KVC_KVC_FORMAT_H
 
 #include <stdbool.h>
 #include <stdint.h>

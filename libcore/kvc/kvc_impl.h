@@ -5,8 +5,8 @@
  * that any number of threads may use it.  lazy holds what is made on demand
  * behind a lock: decoders that are idle, and the tokenizer.
  */
-#ifndef KVC_IMPL_H
-#define KVC_IMPL_H
+#ifndef KVC_KVC_IMPL_H
+#define KVC_KVC_IMPL_H
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -14,8 +14,8 @@
  *     factors  f32 [kv_head][d_head] of K's channels; those of the layer, the
  *              same in each of its chunks, so that a chunk explains itself
  */
-#ifndef KVC_LAYOUT_H
-#define KVC_LAYOUT_H
+#ifndef KVC_KVC_LAYOUT_H
+#define KVC_KVC_LAYOUT_H
 
 #include <stdbool.h>
 #include <stddef.h>

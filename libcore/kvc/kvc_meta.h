@@ -3,8 +3,8 @@
  * follow from them.  One set of rules for the writer (a wrong member is the
  * caller's fault) and for the reader (it is the file's).
  */
-#ifndef KVC_META_H
-#define KVC_META_H
+#ifndef KVC_KVC_META_H
+#define KVC_KVC_META_H
 
 #include <cag/kvc.h>
 

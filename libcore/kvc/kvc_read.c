@@ -181,3 +181,12 @@ const jv *kvc_prmt(const cag_kvc *k)
 {
     return k->prmt;
 }
+
+cag_status kvc_refuse_checkpoint(const cag_kvc *k, cag_error *err)
+{
+    if (cag_kvc_get_info(k)->checkpoint_of <= 0)
+        return CAG_OK;
+    return cag_fail(err, CAG_E_UNSUPPORTED, cag_kvc_get_info(k)->path, -1,
+                    "is the checkpoint of an unfinished build, not a cache; "
+                    "run that cag-build --checkpoint again");
+}

@@ -2,8 +2,8 @@
  * kvc_read.h - what the engine and the pipelines need of an open cache
  * beyond include/cag/kvc.h.
  */
-#ifndef KVC_READ_H
-#define KVC_READ_H
+#ifndef KVC_KVC_READ_H
+#define KVC_KVC_READ_H
 
 #include <cag/kvc.h>
 
@@ -36,5 +36,9 @@ cag_status kvc_chunk_load(const cag_kvc *k, int layer, int chunk, uint8_t *dst,
                           const uint8_t **raw, cag_error *err);
 /* SHA-256 of a chunk's raw bytes, as recorded. */
 const uint8_t *kvc_chunk_sha256(const cag_kvc *k, int layer, int chunk);
+
+/* CAG_E_UNSUPPORTED when a cache is the checkpoint of an unfinished build:
+ * it is not asked, checked or refreshed. */
+cag_status kvc_refuse_checkpoint(const cag_kvc *k, cag_error *err);
 
 #endif

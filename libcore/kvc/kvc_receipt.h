@@ -2,8 +2,8 @@
  * kvc_receipt.h - the section RCPT: what a lossy codec lost, as canonical
  * JSON (kvc(5)).  Who measures it: build/measure_loss.c.
  */
-#ifndef KVC_RECEIPT_H
-#define KVC_RECEIPT_H
+#ifndef KVC_KVC_RECEIPT_H
+#define KVC_KVC_RECEIPT_H
 
 #include <cag/kvc.h>
 

@@ -48,8 +48,8 @@
  *   suffix, suffix_think: template text after the question
  *   stop_ids        array of token ids
  */
-#ifndef KVC_WRITE_H
-#define KVC_WRITE_H
+#ifndef KVC_KVC_WRITE_H
+#define KVC_KVC_WRITE_H
 
 #include <cag/kvc.h>
 

@@ -21,8 +21,8 @@
  * turn that the assistant acknowledged: user(body) assistant(CHAT_ACK)
  * user(question).  lead, body, mid and suffix mean the same.
  */
-#ifndef TOKENIZER_CHAT_H
-#define TOKENIZER_CHAT_H
+#ifndef PROMPT_CHAT_H
+#define PROMPT_CHAT_H
 
 #include <cag/tokenizer.h>
 

@@ -18,8 +18,8 @@
  *   ## <name of source 2>
  *   ...
  */
-#ifndef PIPELINE_PROMPT_H
-#define PIPELINE_PROMPT_H
+#ifndef PROMPT_PROMPT_H
+#define PROMPT_PROMPT_H
 
 #include <cag/tokenizer.h>
 

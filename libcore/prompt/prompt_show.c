@@ -1,5 +1,5 @@
 /*
- * render.c - prompts without a cache: what cag-inspect --prompt and --ids
+ * prompt_show.c - prompts without a cache: what cag-inspect --prompt and --ids
  * need of a model.
  */
 #include <string.h>

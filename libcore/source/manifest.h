@@ -1,8 +1,8 @@
 /*
  * source/manifest.h - a manifest from memory, for tests and fuzzing.
  */
-#ifndef MANIFEST_MANIFEST_H
-#define MANIFEST_MANIFEST_H
+#ifndef SOURCE_MANIFEST_H
+#define SOURCE_MANIFEST_H
 
 #include <cag/manifest.h>
 

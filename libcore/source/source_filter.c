@@ -1,5 +1,5 @@
 /*
- * filter.c - see filter.h.
+ * source_filter.c - see source_filter.h.
  *
  * One poll loop feeds the command's standard input and drains its output and
  * its messages at the same time, so that neither side can block the other.
@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "util/note.h"
+#include "util/clock.h"
 #include "util/error.h"
 #include "util/mem.h"
 
@@ -145,7 +145,7 @@ static cag_status in_time(const struct child *c, size_t n_out, cag_error *err)
         !c->hooks->progress(c->hooks->ctx, "filter", n_out, 0))
         return cag_fail(err, CAG_E_CANCELLED, c->spec->path, -1,
                         "filter %s: stopped", c->spec->filter[0]);
-    if (now_s() >= c->end)
+    if (clock_s() >= c->end)
         return cag_fail(err, CAG_E_LIMIT, c->spec->path, -1,
                         "filter %s: no end after %g s (timeout: in the "
                         "manifest)",
@@ -229,7 +229,9 @@ cag_status filter_run(const cag_source_spec *spec, const char *path,
                       const cag_hooks *hooks, cag_error *err)
 {
     double limit = spec->filter_timeout_s > 0 ? spec->filter_timeout_s : 60;
-    struct child c = { 0, -1, -1, -1, -1, spec, hooks, limit, now_s() + limit };
+    struct child c = {
+        0, -1, -1, -1, -1, spec, hooks, limit, clock_s() + limit
+    };
     char *argv[MAX_ARG + 1] = { NULL };
     sigset_t pipe_set, old;
     struct buf msg = BUF_INIT;

@@ -1,11 +1,11 @@
 /*
- * filter.h - an external command that turns a source into text.
+ * source_filter.h - an external command that turns a source into text.
  *
  * Run without a shell (execvp), in its own process group, with a time limit
  * and an output cap; only a manifest can name one, never a .kvc.
  */
-#ifndef PIPELINE_FILTER_H
-#define PIPELINE_FILTER_H
+#ifndef SOURCE_SOURCE_FILTER_H
+#define SOURCE_SOURCE_FILTER_H
 
 #include <cag/pipeline.h>
 

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "kvc/kvc_read.h"
-#include "binding/record.h"
+#include "source/source_path.h"
 #include "source/sources.h"
 #include "util/error.h"
 #include "util/mem.h"
@@ -22,7 +22,7 @@
 static cag_status refuse(const struct source *v, const cag_kvc *k,
                          const char *what, cag_error *err)
 {
-    const char *const *filter = record_filter(v->spec);
+    const char *const *filter = source_filter_of(v->spec);
 
     return cag_fail(err, CAG_E_UNSUPPORTED, cag_kvc_get_info(k)->path, -1,
                     "cannot be refreshed: %s %s and goes through the filter "
@@ -72,8 +72,8 @@ static cag_status try_ends(char *text, size_t n, const char *want, size_t *size,
 
 cag_status source_take_kept(struct source *v, const cag_kvc *k, cag_error *err)
 {
-    char *dir = record_dir(cag_kvc_get_info(k)->path);
-    char *rel = dir && v->path ? record_path(v->path, dir) : NULL;
+    char *dir = source_dir_of(cag_kvc_get_info(k)->path);
+    char *rel = dir && v->path ? source_path(v->path, dir) : NULL;
     const cag_kvc_source *s = rel ? find(k, rel) : NULL;
     char hex[2 * SHA256_SIZE + 1];
     const char *all = cag_kvc_text(k, NULL);

@@ -6,8 +6,8 @@
  * that the current directory and the machine change nothing; in it, control
  * characters become spaces and invalid UTF-8 becomes U+FFFD.
  */
-#ifndef PIPELINE_SOURCES_H
-#define PIPELINE_SOURCES_H
+#ifndef SOURCE_SOURCES_H
+#define SOURCE_SOURCES_H
 
 #include <cag/pipeline.h>
 

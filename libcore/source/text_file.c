@@ -1,5 +1,5 @@
 /*
- * files.c - whole files for the programs, with the library's checks.
+ * text_file.c - whole files for the programs, with the library's checks.
  */
 #include <string.h>
 

@@ -9,8 +9,8 @@
  * outside input (loops, recursion depth, output size are capped; the error
  * is CAG_E_LIMIT).
  */
-#ifndef TOKENIZER_JINJA_H
-#define TOKENIZER_JINJA_H
+#ifndef TEMPLATE_JINJA_H
+#define TEMPLATE_JINJA_H
 
 #include "util/buf.h"
 #include "util/error.h"

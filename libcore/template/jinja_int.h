@@ -17,8 +17,8 @@
  * of recursion, fuel (work units: nodes visited, bytes and items copied or
  * compared), bytes of memory and output.
  */
-#ifndef TOKENIZER_JINJA_INT_H
-#define TOKENIZER_JINJA_INT_H
+#ifndef TEMPLATE_JINJA_INT_H
+#define TEMPLATE_JINJA_INT_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -19,6 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "util/clock.h"
 #include "util/mem.h"
 
 static int open_retry(const char *path, int flags, mode_t mode)
@@ -312,14 +313,6 @@ int file_named_fd(const char *path)
     return fd;
 }
 
-static double now_s(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* Open the lock file, created if it is not there. */
 static int open_lock(const char *name, bool *created)
 {
@@ -345,7 +338,7 @@ static cag_status wait_lock(int fd, const char *name, double until,
     long wait_ns = 1000000;
 
     while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
-        double left = until - now_s();
+        double left = until - clock_s();
 
         if (errno == EINTR)
             continue;
@@ -377,7 +370,7 @@ cag_status file_lock(struct file_lock *l, const char *path, double timeout_s,
 {
     char *real = file_follow(path);
     struct buf name = BUF_INIT;
-    double until = now_s() + timeout_s;
+    double until = clock_s() + timeout_s;
     bool created = false, got = false;
     cag_status st = CAG_OK;
 

@@ -2,8 +2,8 @@
 # Calls that are not allowed, and where.
 exec perl -I. -e '
 require "./tests/lint/lint.pl";
-my @core = (grep { -d } glob("libcore/*"), "kernels");
-my @all = (@core, "cmd", "include", "include/cag");
+my @core = (grep { -d } glob("libcore/* libcore/*/* kernels kernels/*"));
+my @all = (@core, "cmd", "cmd/cli", "include", "include/cag");
 
 sub calls {
     my ($name, $re, $except, @dirs) = @_;
@@ -26,7 +26,7 @@ calls("in the library only mem.c allocates",
       qr{^libcore/util/mem\.c$}, @core, "include", "include/cag");
 calls("the library does not print or end the program",
       qr/printf|puts|putchar|perror|fprintf|exit|_exit|abort|signal|sigaction|setlocale|system|popen/,
-      qr{^libcore/pipeline/filter\.c$}, @core);   # it prepares a child for exec
+      qr{^libcore/source/source_filter\.c$}, @core);   # it prepares a child for exec
 calls("the library reads no environment", qr/getenv|secure_getenv|setenv/,
       qr{^kernels/kernels\.c$}, @core);
 my @places;

@@ -3,26 +3,39 @@
 exec perl -I. -e '
 require "./tests/lint/lint.pl";
 my %may = (      # directory -> what "..." and <cag...> may begin with
-    "cmd"               => [qw(cmd/ cag)],
-    "include"           => [qw(cag/)],
-    "include/cag"       => [qw(cag/)],
-    "kernels"           => [qw(kernels/)],
-    "libcore/util"      => [qw(cag util/)],
-    "libcore/format"    => [qw(cag format/ util/)],
-    "libcore/manifest"  => [qw(cag manifest/ util/)],
-    "libcore/kvc"       => [qw(cag kvc/ tokenizer/ util/)],
-    "libcore/tokenizer" => [qw(cag tokenizer/ format/ util/)],
-    "libcore/model"     => [qw(cag model/ tokenizer/ format/ util/ kernels/)],
-    "libcore/engine"    => [qw(cag engine/ kvc/ model/ tokenizer/ util/ kernels/)],
-    "libcore/pipeline"  => [qw(cag pipeline/ engine/ kvc/ manifest/ model/ tokenizer/ format/ util/ kernels/)],
+    "cmd"                  => [qw(cmd/ cag)],
+    "cmd/cli"              => [qw(cmd/cli/ cag)],
+    "include"              => [qw(cag/)],
+    "include/cag"          => [qw(cag/)],
+    "kernels"              => [qw(kernels/)],
+    "kernels/x86"          => [qw(kernels/)],
+    "kernels/cuda"         => [qw(kernels/)],
+    "libcore/util"         => [qw(cag util/)],
+    "libcore/format"       => [qw(cag format/ util/)],
+    "libcore/template"     => [qw(cag template/ util/)],
+    "libcore/tokenizer"    => [qw(cag tokenizer/ format/ util/)],
+    "libcore/model"        => [qw(cag model/ tokenizer/ format/ util/ kernels/)],
+    "libcore/kvc"          => [qw(cag kvc/ tokenizer/ util/)],
+    "libcore/engine"       => [qw(cag engine/ kvc/ model/ util/ kernels/)],
+    "libcore/prompt"       => [qw(cag prompt/ model/ tokenizer/ template/ util/)],
+    "libcore/source"       => [qw(cag source/ kvc/ util/)],
+    "libcore/binding"      => [qw(cag binding/ source/ model/ kvc/ util/)],
+    "libcore/build"        => [qw(cag build/ binding/ source/ prompt/ engine/ kvc/ model/
+                                  tokenizer/ util/ kernels/)],
+    "libcore/ask"          => [qw(cag ask/ binding/ prompt/ engine/ kvc/ model/ tokenizer/
+                                  util/)],
+    "libcore/bench"        => [qw(cag bench/ ask/ build/ binding/ source/ prompt/ engine/ kvc/
+                                  model/ tokenizer/ format/ util/ kernels/)],
 );
+# the rooms inside engine know only what is theirs, and engine none of them
+$may{"libcore/engine/$_"} = $may{"libcore/engine"} for qw(cpu cuda split);
 my %one = (      # header -> the only file
     "jansson.h" => "libcore/util/json.c", "xxhash.h" => "libcore/util/hash.c",
     "openssl/" => "libcore/util/hash.c", "utf8proc.h" => "libcore/util/text.c",
     "zstd" => "libcore/kvc/kvc_codec.c", "pcre2.h" => "libcore/tokenizer/pretok.c",
     "yaml.h" => "libcore/source/manifest.c",
 );
-my @dirs = (keys %may, grep { -d && !$may{$_} } glob "libcore/*");
+my @dirs = (keys %may, grep { -d && !$may{$_} } glob "libcore/* libcore/*/* kernels/*");
 for my $dir (sort @dirs) {
     my @wrong;
     for my $file (c_files($dir)) {
@@ -32,6 +45,12 @@ for my $dir (sort @dirs) {
             next unless /^\s*#\s*include\s*([<"])([^>"]+)[>"]/;
             my ($kind, $what) = ($1, $2);
             my $ours = $kind eq "\"" || $what =~ m{^cag[./]};
+            if ($dir =~ m{^(libcore/engine|kernels)(?:/(\w+))?$}
+                && $what =~ m{^(?:engine|kernels)/(\w+)/}
+                && $what =~ m{^(?:libcore/)?@{[$1 =~ s{.*/}{}r]}/}
+                && $1 && ($2 // "") ne ($what =~ m{/(\w+)/})[0]) {
+                push @wrong, "$file:$n: $what is another room";
+            }
             if ($ours && !grep { index($what, $_) == 0 } @{$may{$dir} || []}) {
                 push @wrong, "$file:$n: may not include $what";
             }

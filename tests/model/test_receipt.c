@@ -293,7 +293,7 @@ static cag_status write_coded(struct receipt *r, const cag_session *s,
     d = fix_desc(&f);
     d.chunk = give;
     d.ctx = &c;
-    d.receipt = receipt_measure;
+    d.receipt = measure_loss;
     d.receipt_ctx = r;
     OK(pool_new(&pool, 2, err));
     st = kvc_write(path, &d, -1, pool, why);
@@ -336,7 +336,7 @@ static void a_bad_coder(void **state)
     e = mt_engine(j.model, 2, 64, CAG_PRECISION_DEFAULT, false);
     s = mt_session(e, NULL, N);
     OK(session_gather(s, N - SESSION_PROBE, err));
-    OK(receipt_init(&r, &j, e, s, err));
+    OK(measure_loss_init(&r, &j, e, s, err));
     assert_int_equal(r.n, N / 2);
     OK(cag_session_prefill(s, ids, N - r.n, NULL, err));
     OK(session_prefill_rows(s, ids + N - r.n, r.n, r.logits, err));
@@ -363,10 +363,10 @@ static void a_bad_coder(void **state)
                                  "--codec f16z");
     assert_false(file_exists(path));
     /* a prefix of one token leaves nothing to measure */
-    receipt_release(&r);
+    measure_loss_release(&r);
     j.ids.n = 1;
-    assert_int_equal(receipt_init(&r, &j, e, s, &why), CAG_E_UNSUPPORTED);
-    receipt_release(&r);
+    assert_int_equal(measure_loss_init(&r, &j, e, s, &why), CAG_E_UNSUPPORTED);
+    measure_loss_release(&r);
     cag_session_free(s);
     cag_engine_free(e);
     cag_model_close(j.model);

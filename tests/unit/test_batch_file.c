@@ -1,5 +1,5 @@
 /*
- * test_rows.c - a file of rows is continued, whatever happened to the run
+ * test_batch_file.c - a file of rows is continued, whatever happened to the run
  * before: no whole row of an earlier run is lost on the way.
  */
 #include "scratch.h"

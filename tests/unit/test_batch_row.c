@@ -1,5 +1,5 @@
 /*
- * test_row.c - whatever is wrong with a row is said in its own row.
+ * test_batch_row.c - whatever is wrong with a row is said in its own row.
  */
 #include "unit.h"
 

@@ -1,5 +1,5 @@
 /*
- * test_lookup.c - which guesses are made, and what they may cost.
+ * test_draft.c - which guesses are made, and what they may cost.
  */
 #include "unit.h"
 
@@ -10,12 +10,12 @@
 
 static const int32_t kb[] = { 1, 2, 3, 4, 5, 6, 2, 3, 7, 8, 9, 9, 9, 9, 9 };
 
-static struct lookup start(const int32_t *own, size_t n)
+static struct draft start(const int32_t *own, size_t n)
 {
-    struct lookup l;
+    struct draft l;
 
-    assert_int_equal(lookup_init(&l, kb, COUNT(kb), 64, NULL), CAG_OK);
-    lookup_add(&l, own, n);
+    assert_int_equal(draft_init(&l, kb, COUNT(kb), 64, NULL), CAG_OK);
+    draft_add(&l, own, n);
     l.balance = 4.0; /* money is no object */
     return l;
 }
@@ -23,15 +23,15 @@ static struct lookup start(const int32_t *own, size_t n)
 static void expect(const int32_t *own, size_t n_own, int most,
                    const int32_t *want, int n_want)
 {
-    struct lookup l = start(own, n_own);
+    struct draft l = start(own, n_own);
     int32_t out[3] = { -1, -1, -1 };
 
-    assert_int_equal(lookup_draft(&l, most, out), n_want);
+    assert_int_equal(draft_propose(&l, most, out), n_want);
     for (int i = 0; i < n_want; i++)
         assert_int_equal(out[i], want[i]);
     for (int i = n_want; i < 3; i++)
         assert_int_equal(out[i], -1);
-    lookup_release(&l);
+    draft_release(&l);
 }
 
 #define OWN(...) \
@@ -68,30 +68,30 @@ static void across_the_seam(void **state)
 
 static void nothing_known(void **state)
 {
-    struct lookup l;
+    struct draft l;
     int32_t out[3], one = 1;
 
     (void)state;
-    assert_int_equal(lookup_init(&l, NULL, 0, 2, NULL), CAG_OK);
-    assert_int_equal(lookup_draft(&l, 3, out), 0);
-    lookup_add(&l, &one, 1);
-    assert_int_equal(lookup_draft(&l, 3, out), 0);
-    lookup_add(&l, &one, 1);
-    lookup_add(&l, &one, 1); /* full: forgotten */
+    assert_int_equal(draft_init(&l, NULL, 0, 2, NULL), CAG_OK);
+    assert_int_equal(draft_propose(&l, 3, out), 0);
+    draft_add(&l, &one, 1);
+    assert_int_equal(draft_propose(&l, 3, out), 0);
+    draft_add(&l, &one, 1);
+    draft_add(&l, &one, 1); /* full: forgotten */
     assert_int_equal(l.n_own, 2);
-    lookup_release(&l);
+    draft_release(&l);
 }
 
 /* The last two tokens were always seen before, at no end. */
-static int run(struct lookup *l, int n, bool right, int *most)
+static int run(struct draft *l, int n, bool right, int *most)
 {
     int drafted = 0;
 
     for (int i = 0; i < n; i++) {
         int32_t out[3];
-        int k = lookup_draft(l, 3, out);
+        int k = draft_propose(l, 3, out);
 
-        lookup_result(l, k, right ? k : 0);
+        draft_result(l, k, right ? k : 0);
         drafted += k;
         *most = k > *most ? k : *most;
     }
@@ -101,12 +101,12 @@ static int run(struct lookup *l, int n, bool right, int *most)
 static void what_it_may_cost(void **state)
 {
     static const int32_t own[] = { 4, 5 };
-    struct lookup l;
+    struct draft l;
     int most = 0, n = 1000;
 
     (void)state;
-    assert_int_equal(lookup_init(&l, kb, COUNT(kb), 64, NULL), CAG_OK);
-    lookup_add(&l, own, 2);
+    assert_int_equal(draft_init(&l, kb, COUNT(kb), 64, NULL), CAG_OK);
+    draft_add(&l, own, 2);
     /* always wrong: 3 % of the steps, at 0.6 a guess, and one to begin with */
     assert_in_range(run(&l, n, false, &most), n * 4 / 100, n * 5 / 100 + 1);
     assert_int_equal(most, 1);
@@ -118,16 +118,16 @@ static void what_it_may_cost(void **state)
     int64_t before = l.n_drafted;
     run(&l, 20, false, &most);
     assert_in_range(l.n_drafted - before, 1, 8);
-    lookup_release(&l);
+    draft_release(&l);
 }
 
 static void no_memory(void **state)
 {
-    struct lookup l;
+    struct draft l;
 
     (void)state;
     mem_fault(1, false);
-    assert_int_equal(lookup_init(&l, kb, COUNT(kb), 64, NULL), CAG_E_NOMEM);
+    assert_int_equal(draft_init(&l, kb, COUNT(kb), 64, NULL), CAG_E_NOMEM);
     mem_fault(0, false);
 }
 

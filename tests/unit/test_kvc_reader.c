@@ -165,7 +165,7 @@ static void values_of_codes(void **state)
             assert_non_null(tile[v]);
         }
         assert_true(
-            kv_q8h_tile(&f.shape, raw, 1, 1, 0, 6, KV_F32, tile[0], tile[1]));
+            q8h_tile(&f.shape, raw, 1, 1, 0, 6, KV_F32, tile[0], tile[1]));
         at = have.data;
         for (int c = 0; c < 2 * d; c++) {
             int v = c / d, e = c % d, w = d - e / 32 * 32 < 32 ? d % 32 : 32;

@@ -1,5 +1,5 @@
 /*
- * test_loss.c - the numbers of a receipt against sums written out once more
+ * test_loss_stats.c - the numbers of a receipt against sums written out once more
  * in long double with the C library's exp and log.
  */
 #include "unit.h"

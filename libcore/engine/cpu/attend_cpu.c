@@ -1,5 +1,5 @@
 /*
- * attend.c - attention: who walks which tiles, in which order.
+ * attend_cpu.c - attention: who walks which tiles, in which order.
  *
  * The arithmetic of a query row is fixed by kernels.h and by the absolute
  * grid: every span of 1,024 keys is walked from a fresh state, its tiles

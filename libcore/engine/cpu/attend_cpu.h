@@ -1,8 +1,8 @@
 /*
- * attend.h - attention of one pass over tiles of K and V.
+ * attend_cpu.h - attention of one pass over tiles of K and V.
  */
-#ifndef ENGINE_ATTEND_H
-#define ENGINE_ATTEND_H
+#ifndef ENGINE_CPU_ATTEND_CPU_H
+#define ENGINE_CPU_ATTEND_CPU_H
 
 #include "engine/cpu/cpu.h"
 

@@ -360,13 +360,13 @@ static cag_status cpu_kv_import(struct backend_kv *kv, const cag_kvc *k,
 
 static cag_status cpu_kv_gather(struct backend_kv *kv, int from, cag_error *err)
 {
-    return kv_q8h_gather((struct kvcache *)kv, from, err);
+    return q8h_gather((struct kvcache *)kv, from, err);
 }
 
 static cag_status cpu_kv_balance(struct backend_kv *kv, int n_tok,
                                  cag_error *err)
 {
-    return kv_q8h_balance((struct kvcache *)kv, n_tok,
+    return q8h_balance((struct kvcache *)kv, n_tok,
                           cpu_of(kv->backend)->pool, err);
 }
 

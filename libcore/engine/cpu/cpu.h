@@ -1,9 +1,9 @@
 /*
- * backend_cpu.h - the CPU's state: weights as kernels read them, scratch
- * memory, threads.  Shared by backend_cpu.c, forward.c and attend.c.
+ * cpu.h - the CPU's state: weights as kernels read them, scratch
+ * memory, threads.  Shared by backend_cpu.c, forward_cpu.c and attend_cpu.c.
  */
-#ifndef ENGINE_BACKEND_CPU_H
-#define ENGINE_BACKEND_CPU_H
+#ifndef ENGINE_CPU_CPU_H
+#define ENGINE_CPU_CPU_H
 
 #include "engine/backend.h"
 #include "kernels/kernels.h"

@@ -1,5 +1,5 @@
 /*
- * forward.c - the transformer, step by step.
+ * forward_cpu.c - the transformer, step by step.
  *
  *   x[t]   = embedding of id t                               [d_model]
  *   layer: h = norm(x); q, k, v = Wq h, Wk h, Wv h (+ biases)
@@ -222,7 +222,7 @@ static void watch_rows(const struct pass *p)
     size_t n = (size_t)c->group * (size_t)c->cfg->d_head;
 
     for (int t = 0; t < p->n_row; t++)
-        kv_q8h_watch((struct kvcache *)p->row[t].kv, p->layer, p->row[t].pos,
+        q8h_watch((struct kvcache *)p->row[t].kv, p->layer, p->row[t].pos,
                      c->q + (size_t)t * n, (size_t)c->base.max_row * n,
                      c->group);
 }

@@ -1,8 +1,8 @@
 /*
- * forward.h - one pass of the transformer on the CPU.
+ * forward_cpu.h - one pass of the transformer on the CPU.
  */
-#ifndef ENGINE_FORWARD_H
-#define ENGINE_FORWARD_H
+#ifndef ENGINE_CPU_FORWARD_CPU_H
+#define ENGINE_CPU_FORWARD_CPU_H
 
 #include "engine/cpu/cpu.h"
 

@@ -1,5 +1,5 @@
 /*
- * kvcache.c - tiles of K and V: where they are, and that unused ones are
+ * kvcache_cpu.c - tiles of K and V: where they are, and that unused ones are
  * zero.
  *
  *   tile  0 .. n_shared-1   whole tiles of the prefix, in place, read-only
@@ -97,7 +97,7 @@ void kvcache_free(struct kvcache *kv)
     for (int i = 0; kv->slab && i < kv->n_slab; i++)
         mem_free(kv->slab[i].mem);
     mem_free(kv->slab);
-    kv_q8h_free(kv);
+    q8h_free(kv);
     mem_free(kv);
 }
 
@@ -141,7 +141,7 @@ void tile_clear(uint8_t *k, uint8_t *v, int elem, int d_head, int slot)
 
 void kvcache_truncate(struct kvcache *kv, int n_tok)
 {
-    kv_q8h_truncate(kv, n_tok);
+    q8h_truncate(kv, n_tok);
     if (kv->n_dirty <= n_tok)
         return;
     for (int t = n_tok / KV_TILE; t * KV_TILE < kv->n_dirty; t++) {
@@ -216,7 +216,7 @@ cag_status kvcache_export(const struct kvcache *kv,
         return cag_fail(err, CAG_E_USAGE, NULL, -1,
                         "K and V of a q8h prefix cannot be exported");
     if (kvc_is_q8h(shape))
-        return kv_q8h_export(kv, shape, layer, chunk, dst, err);
+        return q8h_export(kv, shape, layer, chunk, dst, err);
     /* loading is not thread-safe, so it is not done here */
     if (kv->prefix && layer >= kv->n_layer_ready)
         return cag_fail(err, CAG_E_USAGE, NULL, -1,
@@ -266,7 +266,7 @@ static cag_status import_chunk(const struct import_job *j, int item,
             uint8_t *k = kvcache_tile(kv, layer, 0, h, tile0 + i);
             uint8_t *v = kvcache_tile(kv, layer, 1, h, tile0 + i);
             if (kvc_is_q8h(j->shape)) {
-                if (!kv_q8h_tile(j->shape, raw, chunk, h, i,
+                if (!q8h_tile(j->shape, raw, chunk, h, i,
                                  left < KV_TILE ? left : KV_TILE, kv->kv_type,
                                  k, v))
                     return too_large(j->kvc, layer, err);
@@ -323,7 +323,7 @@ cag_status kvcache_import(struct kvcache *kv, const cag_kvc *k, int n_tok,
     }
     kv->n_dirty = n_tok;
     pool_run(pool, import_range, &j, n_item, 1);
-    /* once more for the message, and in file order; see prefix.c */
+    /* once more for the message, and in file order; see prefix_cpu.c */
     for (int i = 0; !st && i < n_item; i++)
         if (j.failed[i])
             st = import_chunk(&j, i, j.scratch ? j.scratch[0] : NULL, err);

@@ -1,9 +1,9 @@
 /*
- * kvcache.h - one timeline's K and V on the CPU: the mapped tiles of a
+ * kvcache_cpu.h - one timeline's K and V on the CPU: the mapped tiles of a
  * prefix, then private ones.
  */
-#ifndef ENGINE_KVCACHE_H
-#define ENGINE_KVCACHE_H
+#ifndef ENGINE_CPU_KVCACHE_CPU_H
+#define ENGINE_CPU_KVCACHE_CPU_H
 
 #include "engine/backend.h"
 #include "engine/cpu/prefix_cpu.h"

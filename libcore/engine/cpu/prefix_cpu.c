@@ -1,5 +1,5 @@
 /*
- * prefix.c - chunks of a cache, checked and expanded layer by layer.
+ * prefix_cpu.c - chunks of a cache, checked and expanded layer by layer.
  *
  * A chunk of a plain codec is computed on where it is mapped; a compressed
  * one is expanded into memory of this process.  Both happen when a forward
@@ -139,7 +139,7 @@ cag_status prefix_ready(struct prefix *p, int layer, cag_error *err)
         }
     }
     for (int h = 0; p->factor && h < p->shape->n_kv_head; h++)
-        kv_q8h_factors(p->shape, p->chunk[layer * p->n_chunk], 0, h,
+        q8h_factors(p->shape, p->chunk[layer * p->n_chunk], 0, h,
                        p->factor + factor_at(p, layer, h));
     p->ready[layer] = 1;
     return CAG_OK;
@@ -192,6 +192,6 @@ bool prefix_decode(const struct prefix *p, int layer, int kv_head, int tile,
 {
     int chunk = chunk_of(p, &tile);
 
-    return kv_q8h_tile(p->shape, p->chunk[layer * p->n_chunk + chunk], chunk,
+    return q8h_tile(p->shape, p->chunk[layer * p->n_chunk + chunk], chunk,
                        kv_head, tile, n_key, kv_type, k, v);
 }

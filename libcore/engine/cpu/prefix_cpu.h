@@ -1,9 +1,9 @@
 /*
- * prefix.h - the mapped K and V of a cache, as the CPU's attention reads
+ * prefix_cpu.h - the mapped K and V of a cache, as the CPU's attention reads
  * them.
  */
-#ifndef ENGINE_PREFIX_H
-#define ENGINE_PREFIX_H
+#ifndef ENGINE_CPU_PREFIX_CPU_H
+#define ENGINE_CPU_PREFIX_CPU_H
 
 #include "engine/backend.h"
 #include "kvc/kvc_read.h"

@@ -1,5 +1,5 @@
 /*
- * product.c - see product.h.
+ * product_cpu.c - see product_cpu.h.
  *
  * A prompt's products are gemm over all rows: parts of the tokens one after
  * the other, so that a part's inputs stay in the cores' caches over all

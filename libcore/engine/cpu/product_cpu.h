@@ -1,9 +1,9 @@
 /*
- * product.h - y = W x for the rows of a pass: an input, the matrices it is
+ * product_cpu.h - y = W x for the rows of a pass: an input, the matrices it is
  * multiplied with, and who computes what.
  */
-#ifndef ENGINE_PRODUCT_H
-#define ENGINE_PRODUCT_H
+#ifndef ENGINE_CPU_PRODUCT_CPU_H
+#define ENGINE_CPU_PRODUCT_CPU_H
 
 #include "engine/cpu/cpu.h"
 

@@ -1,5 +1,5 @@
 /*
- * kv_q8h.c - what codec q8h needs beside its kernels; see kv_q8h.h.
+ * q8h_build.c - what codec q8h needs beside its kernels; see q8h_build.h.
  *
  * The factor of a channel of K is sqrt(rms of k / rms of q): k / f and q * f
  * then have the same spread in it, so neither the large channels of K nor
@@ -38,7 +38,7 @@ static size_t at(const struct kvcache *kv, int layer, int head)
            (size_t)kv->d_head;
 }
 
-cag_status kv_q8h_gather(struct kvcache *kv, int from, cag_error *err)
+cag_status q8h_gather(struct kvcache *kv, int from, cag_error *err)
 {
     size_t n = at(kv, kv->n_layer, 0);
     struct kv_q8h *q = mem_zalloc(sizeof *q);
@@ -49,7 +49,7 @@ cag_status kv_q8h_gather(struct kvcache *kv, int from, cag_error *err)
                         "head size %d, codec q8h takes at most %d", kv->d_head,
                         D_MAX);
     }
-    kv_q8h_free(kv);
+    q8h_free(kv);
     kv->q8h = q;
     if (q) {
         q->from = from;
@@ -64,7 +64,7 @@ cag_status kv_q8h_gather(struct kvcache *kv, int from, cag_error *err)
     return CAG_OK;
 }
 
-void kv_q8h_free(struct kvcache *kv)
+void q8h_free(struct kvcache *kv)
 {
     if (!kv->q8h)
         return;
@@ -75,13 +75,13 @@ void kv_q8h_free(struct kvcache *kv)
     kv->q8h = NULL;
 }
 
-void kv_q8h_truncate(struct kvcache *kv, int n_tok)
+void q8h_truncate(struct kvcache *kv, int n_tok)
 {
     if (kv->q8h && kv->q8h->n[0] > 0 && n_tok < kv->q8h->from + kv->q8h->n[0])
         kv->q8h->broken = true;
 }
 
-void kv_q8h_watch(struct kvcache *kv, int layer, int pos, const float *q,
+void q8h_watch(struct kvcache *kv, int layer, int pos, const float *q,
                   size_t ldq, int group)
 {
     struct kv_q8h *w = kv->q8h;
@@ -156,7 +156,7 @@ static void balance_range(void *ctx, int thread, int64_t begin, int64_t end)
     }
 }
 
-cag_status kv_q8h_balance(struct kvcache *kv, int n_tok, struct pool *pool,
+cag_status q8h_balance(struct kvcache *kv, int n_tok, struct pool *pool,
                           cag_error *err)
 {
     struct balance b = { kv, n_tok };
@@ -227,7 +227,7 @@ static void put_factors(const struct kvcache *kv, const struct kvc_shape *shape,
     }
 }
 
-cag_status kv_q8h_export(const struct kvcache *kv,
+cag_status q8h_export(const struct kvcache *kv,
                          const struct kvc_shape *shape, int layer, int chunk,
                          uint8_t *dst, cag_error *err)
 {
@@ -262,7 +262,7 @@ cag_status kv_q8h_export(const struct kvcache *kv,
 
 /* ------------------------------------------------------------------ decode */
 
-void kv_q8h_factors(const struct kvc_shape *s, const uint8_t *raw, int chunk,
+void q8h_factors(const struct kvc_shape *s, const uint8_t *raw, int chunk,
                     int kv_head, float *out)
 {
     raw += kvc_factor_off(s, chunk, kv_head);
@@ -273,7 +273,7 @@ void kv_q8h_factors(const struct kvc_shape *s, const uint8_t *raw, int chunk,
     }
 }
 
-bool kv_q8h_tile(const struct kvc_shape *s, const uint8_t *raw, int chunk,
+bool q8h_tile(const struct kvc_shape *s, const uint8_t *raw, int chunk,
                  int kv_head, int tile_in_chunk, int n_key, int kv_type,
                  void *k_tile, void *v_tile)
 {
@@ -283,7 +283,7 @@ bool kv_q8h_tile(const struct kvc_shape *s, const uint8_t *raw, int chunk,
     bool ok = d <= D_MAX;
 
     if (ok)
-        kv_q8h_factors(s, raw, chunk, kv_head, factor);
+        q8h_factors(s, raw, chunk, kv_head, factor);
     for (int t = 0; ok && t < n_key; t++) {
         float row[2][D_MAX];
 

@@ -1,5 +1,5 @@
 /*
- * backend_cuda.h - a GPU's state: weights, scratch, streams; shared by the
+ * cuda.h - a GPU's state: weights, scratch, streams; shared by the
  * files of libcag-cuda.so that are plain C:
  *
  *   backend_cuda.c   the table, opening, memory
@@ -17,8 +17,8 @@
  * Layers are counted from the first that is the device's (base.layer0 of the
  * model's) wherever the outside does not see the number.
  */
-#ifndef ENGINE_BACKEND_CUDA_H
-#define ENGINE_BACKEND_CUDA_H
+#ifndef ENGINE_CUDA_CUDA_H
+#define ENGINE_CUDA_CUDA_H
 
 #include <pthread.h>
 

@@ -20,8 +20,8 @@
  * Nothing here knows what a device is: tests/unit/test_load_pipe.c runs it
  * against one made of delays and failures.
  */
-#ifndef ENGINE_LOAD_PIPE_H
-#define ENGINE_LOAD_PIPE_H
+#ifndef ENGINE_CUDA_LOAD_PIPE_H
+#define ENGINE_CUDA_LOAD_PIPE_H
 
 #include <stdbool.h>
 #include <stddef.h>
