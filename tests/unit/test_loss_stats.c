@@ -1,6 +1,6 @@
 /*
- * test_loss_stats.c - the numbers of a receipt against sums written out once more
- * in long double with the C library's exp and log.
+ * test_loss_stats.c - the numbers of a receipt against sums written out once
+ * more in long double with the C library's exp and log.
  */
 #include "unit.h"
 

@@ -366,8 +366,8 @@ static cag_status cpu_kv_gather(struct backend_kv *kv, int from, cag_error *err)
 static cag_status cpu_kv_balance(struct backend_kv *kv, int n_tok,
                                  cag_error *err)
 {
-    return q8h_balance((struct kvcache *)kv, n_tok,
-                          cpu_of(kv->backend)->pool, err);
+    return q8h_balance((struct kvcache *)kv, n_tok, cpu_of(kv->backend)->pool,
+                       err);
 }
 
 static cag_status cpu_forward(struct backend *b, const struct forward_req *req,

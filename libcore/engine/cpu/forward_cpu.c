@@ -223,8 +223,7 @@ static void watch_rows(const struct pass *p)
 
     for (int t = 0; t < p->n_row; t++)
         q8h_watch((struct kvcache *)p->row[t].kv, p->layer, p->row[t].pos,
-                     c->q + (size_t)t * n, (size_t)c->base.max_row * n,
-                     c->group);
+                  c->q + (size_t)t * n, (size_t)c->base.max_row * n, c->group);
 }
 
 /* --------------------------------------------------------------- a layer */

@@ -267,8 +267,8 @@ static cag_status import_chunk(const struct import_job *j, int item,
             uint8_t *v = kvcache_tile(kv, layer, 1, h, tile0 + i);
             if (kvc_is_q8h(j->shape)) {
                 if (!q8h_tile(j->shape, raw, chunk, h, i,
-                                 left < KV_TILE ? left : KV_TILE, kv->kv_type,
-                                 k, v))
+                              left < KV_TILE ? left : KV_TILE, kv->kv_type, k,
+                              v))
                     return too_large(j->kvc, layer, err);
                 continue;
             }

@@ -140,7 +140,7 @@ cag_status prefix_ready(struct prefix *p, int layer, cag_error *err)
     }
     for (int h = 0; p->factor && h < p->shape->n_kv_head; h++)
         q8h_factors(p->shape, p->chunk[layer * p->n_chunk], 0, h,
-                       p->factor + factor_at(p, layer, h));
+                    p->factor + factor_at(p, layer, h));
     p->ready[layer] = 1;
     return CAG_OK;
 }
@@ -193,5 +193,5 @@ bool prefix_decode(const struct prefix *p, int layer, int kv_head, int tile,
     int chunk = chunk_of(p, &tile);
 
     return q8h_tile(p->shape, p->chunk[layer * p->n_chunk + chunk], chunk,
-                       kv_head, tile, n_key, kv_type, k, v);
+                    kv_head, tile, n_key, kv_type, k, v);
 }

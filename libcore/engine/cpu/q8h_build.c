@@ -82,7 +82,7 @@ void q8h_truncate(struct kvcache *kv, int n_tok)
 }
 
 void q8h_watch(struct kvcache *kv, int layer, int pos, const float *q,
-                  size_t ldq, int group)
+               size_t ldq, int group)
 {
     struct kv_q8h *w = kv->q8h;
 
@@ -157,7 +157,7 @@ static void balance_range(void *ctx, int thread, int64_t begin, int64_t end)
 }
 
 cag_status q8h_balance(struct kvcache *kv, int n_tok, struct pool *pool,
-                          cag_error *err)
+                       cag_error *err)
 {
     struct balance b = { kv, n_tok };
     struct kv_q8h *q = kv->q8h;
@@ -227,9 +227,8 @@ static void put_factors(const struct kvcache *kv, const struct kvc_shape *shape,
     }
 }
 
-cag_status q8h_export(const struct kvcache *kv,
-                         const struct kvc_shape *shape, int layer, int chunk,
-                         uint8_t *dst, cag_error *err)
+cag_status q8h_export(const struct kvcache *kv, const struct kvc_shape *shape,
+                      int layer, int chunk, uint8_t *dst, cag_error *err)
 {
     const struct kernels *k = kernels_get(NULL);
     int tile0 = chunk * (shape->chunk_tok / KVC_TILE);
@@ -263,7 +262,7 @@ cag_status q8h_export(const struct kvcache *kv,
 /* ------------------------------------------------------------------ decode */
 
 void q8h_factors(const struct kvc_shape *s, const uint8_t *raw, int chunk,
-                    int kv_head, float *out)
+                 int kv_head, float *out)
 {
     raw += kvc_factor_off(s, chunk, kv_head);
     for (int i = 0; i < s->d_head; i++) {
@@ -274,8 +273,8 @@ void q8h_factors(const struct kvc_shape *s, const uint8_t *raw, int chunk,
 }
 
 bool q8h_tile(const struct kvc_shape *s, const uint8_t *raw, int chunk,
-                 int kv_head, int tile_in_chunk, int n_key, int kv_type,
-                 void *k_tile, void *v_tile)
+              int kv_head, int tile_in_chunk, int n_key, int kv_type,
+              void *k_tile, void *v_tile)
 {
     const struct kernels *k = kernels_get(NULL);
     float factor[D_MAX];

@@ -94,7 +94,7 @@ static cag_status decode_tail(const struct cuda_prefix *p, int layer,
     memset(tail, 0, 2 * v);
     for (int h = 0; h < s->n_kv_head; h++, tail += c->tile_bytes)
         if (!q8h_tile(s, data, chunk, h, tile, p->n_tok % KVC_TILE, KV_F16,
-                         tail, tail + v))
+                      tail, tail + v))
             return cag_fail(err, CAG_E_UNSUPPORTED,
                             cag_kvc_get_info(p->kvc)->path, -1,
                             "layer %d: a decoded key or value does not fit "
