@@ -4,7 +4,7 @@
  */
 #include "tests/cuda/check_model.h"
 
-#include "tests/unit/kvc_fixture.h"
+#include "tests/lib/kvc_fixture.h"
 
 #include "engine/session.h"
 

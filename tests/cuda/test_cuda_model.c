@@ -8,11 +8,11 @@
  * shim runs what is queued in random legal orders and copies late, so a
  * missing wait shows up here under some seed.
  */
-#include "tests/unit/kvc_fixture.h"
+#include "tests/lib/kvc_fixture.h"
 
 #include <math.h>
 
-#include "tests/model/mtest.h"
+#include "tests/lib/mtest.h"
 
 #include "engine/cuda/cuda.h"
 #include "engine/engine.h"

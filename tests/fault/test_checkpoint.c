@@ -3,9 +3,9 @@
  * from its checkpoint, and the file is the same byte for byte as one that was
  * built in one go.
  */
-#include "../unit/unit.h"
+#include "tests/lib/unit.h"
 
-#include "fault.h"
+#include "tests/lib/fault.h"
 
 #include <fcntl.h>
 #include <signal.h>

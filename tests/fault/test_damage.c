@@ -3,9 +3,9 @@
  * before its bytes are used: by whoever asks, as by the full check; and the
  * message says where.
  */
-#include "../unit/unit.h"
+#include "tests/lib/unit.h"
 
-#include "fault.h"
+#include "tests/lib/fault.h"
 
 #include <fcntl.h>
 

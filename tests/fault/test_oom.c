@@ -10,9 +10,9 @@
  * `make check` takes some of the N, CAG_TEST_LONG all, and both kinds of
  * failure: one allocation, and all from the N-th on.
  */
-#include "../unit/unit.h"
+#include "tests/lib/unit.h"
 
-#include "fault.h"
+#include "tests/lib/fault.h"
 
 #include <cag/manifest.h>
 

@@ -6,9 +6,9 @@
  * been renamed already, the new one; no temporary is left; and the next build
  * succeeds.
  */
-#include "../unit/unit.h"
+#include "tests/lib/unit.h"
 
-#include "fault.h"
+#include "tests/lib/fault.h"
 
 #include <errno.h>
 

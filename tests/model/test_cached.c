@@ -6,8 +6,8 @@
  * threads, other chunks and other sessions in the same step.  Every logit of
  * every token must have the same bits.
  */
-#include "../unit/kvc_fixture.h"
-#include "mtest.h"
+#include "tests/lib/kvc_fixture.h"
+#include "tests/lib/mtest.h"
 
 #include <sys/wait.h>
 

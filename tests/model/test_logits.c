@@ -16,7 +16,7 @@
 #include <math.h>
 #include <unistd.h>
 
-#include "mtest.h"
+#include "tests/lib/mtest.h"
 
 #include "kernels/kernels.h"
 

@@ -6,8 +6,8 @@
  * any threads, passes, neighbours, guesses and sets of kernels, at every kind
  * of prefix length.
  */
-#include "../unit/kvc_fixture.h"
-#include "mtest.h"
+#include "tests/lib/kvc_fixture.h"
+#include "tests/lib/mtest.h"
 
 #include "kernels/kernels.h"
 

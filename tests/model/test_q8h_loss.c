@@ -5,8 +5,8 @@
  * what it is better than (part of the table of the spike), also where keys
  * have channels far larger than the rest; and rows of codes made exact again.
  */
-#include "../unit/kvc_fixture.h"
-#include "mtest.h"
+#include "tests/lib/kvc_fixture.h"
+#include "tests/lib/mtest.h"
 
 #include <math.h>
 

@@ -5,9 +5,9 @@
  * the file alone, with other sessions, other passes and long double; and a
  * coder that is a little wrong is refused.
  */
-#include "../unit/kvc_fixture.h"
+#include "tests/lib/kvc_fixture.h"
 
-#include "mtest.h"
+#include "tests/lib/mtest.h"
 
 #include <cag/pipeline.h>
 

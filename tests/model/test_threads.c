@@ -14,7 +14,7 @@
 
 #include <cag/pipeline.h>
 
-#include "mtest.h"
+#include "tests/lib/mtest.h"
 
 #define N_THREAD 6
 #define N_STEP   6

@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 # Run all tests as one `prove` would, and end with
 #   N passed, N failed, N skipped
-# counting single tests.  A program that dies, or runs fewer tests than it
+# counting single tests, after the ten programs that took longest.  A program that dies, or runs fewer tests than it
 # announced, counts as one failure more.
 use strict;
 use warnings;
@@ -27,6 +27,11 @@ for my $parser ($all->parsers(@ARGV)) {
         && ($parser->parse_errors || $parser->exit || $parser->wait);
     $skipped++ if $parser->skip_all;
 }
+my %took = map { $_->[0] => $_->[1]->end_time - $_->[1]->start_time }
+    map { [$_, $all->parsers($_)] } @ARGV;
+my @slow = (sort { $took{$b} <=> $took{$a} } keys %took)[0 .. ($#ARGV < 9 ? $#ARGV : 9)];
+print "slowest: ", join(", ", map { sprintf "%s %.0f s", s{.*/}{}r, $took{$_} } @slow), "\n"
+    if @ARGV > 10;
 my $passed = $all->passed - $all->skipped;
 print "$passed passed, $failed failed, $skipped skipped\n";
 exit($failed || !$passed ? 1 : 0);

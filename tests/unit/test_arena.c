@@ -1,7 +1,7 @@
 /*
  * test_arena.c - alignment, zeroing, large blocks, no memory.
  */
-#include "unit.h"
+#include "tests/lib/unit.h"
 
 #include <stdbool.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  * test_ask.c - the parts of cag-ask that no tiny model can be made to show:
  * a fenced block in an answer, lines that come in pieces.
  */
-#include "unit.h"
+#include "tests/lib/unit.h"
 
 #include <fcntl.h>
 #include <stdio.h>

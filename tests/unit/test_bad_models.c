@@ -3,7 +3,7 @@
  * with the message recorded beside it.
  */
 #include <dirent.h>
-#include "unit.h"
+#include "tests/lib/unit.h"
 
 #include <stdio.h>
 #include <stdlib.h>

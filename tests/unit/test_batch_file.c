@@ -2,7 +2,7 @@
  * test_batch_file.c - a file of rows is continued, whatever happened to the run
  * before: no whole row of an earlier run is lost on the way.
  */
-#include "scratch.h"
+#include "tests/lib/scratch.h"
 
 #include <errno.h>
 

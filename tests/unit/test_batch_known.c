@@ -2,7 +2,7 @@
  * test_batch_known.c - rows of an earlier run are found by what they are, not
  * by where they stand; recent answers and ids are remembered.
  */
-#include "unit.h"
+#include "tests/lib/unit.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /*
  * test_batch_row.c - whatever is wrong with a row is said in its own row.
  */
-#include "unit.h"
+#include "tests/lib/unit.h"
 
 #include <string.h>
 

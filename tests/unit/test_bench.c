@@ -3,7 +3,7 @@
  * comparison; and no allocation whose failure leaks or crashes, in a whole
  * run as well.
  */
-#include "unit.h"
+#include "tests/lib/unit.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /*
  * test_buf.c - growth, the sticky failure, handing over.
  */
-#include "unit.h"
+#include "tests/lib/unit.h"
 
 #include <stdio.h>
 #include <string.h>

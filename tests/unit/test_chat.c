@@ -2,14 +2,14 @@
  * test_chat.c - templates cut at the question, named templates, whole
  * conversations whose contents can never become control tokens.
  */
-#include "unit.h"
+#include "tests/lib/unit.h"
 
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "chat_fixture.h"
+#include "tests/lib/chat_fixture.h"
 #include "prompt/chat.h"
 #include "util/file.h"
 #include "util/mem.h"

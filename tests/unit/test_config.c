@@ -2,14 +2,14 @@
  * test_config.c - hyper-parameters from both containers; rotary frequencies
  * against transformers' own.
  */
-#include "unit.h"
+#include "tests/lib/unit.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "model/config.h"
-#include "tests/unit/gguf_make.h"
+#include "tests/lib/gguf_make.h"
 #include "util/mem.h"
 
 /* ------------------------------------------------------------- config.json */

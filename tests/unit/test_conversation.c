@@ -2,9 +2,9 @@
  * test_conversation.c - what a conversation remembers of an answer that was
  * stopped.
  */
-#include "unit.h"
+#include "tests/lib/unit.h"
 
-#include "tests/fault/fault.h"
+#include "tests/lib/fault.h"
 #include "util/mem.h"
 
 static char kvc[64];

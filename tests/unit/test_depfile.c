@@ -2,7 +2,7 @@
  * What depfile_write writes, GNU make reads back: real make is asked for the
  * prerequisites of a rule made of difficult names.
  */
-#include "unit.h"
+#include "tests/lib/unit.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /*
  * test_draft.c - which guesses are made, and what they may cost.
  */
-#include "unit.h"
+#include "tests/lib/unit.h"
 
 #include "ask/draft.h"
 #include "util/mem.h"

@@ -2,7 +2,7 @@
  * test_error.c - messages are one clean line, and nothing is cut in a
  * character.
  */
-#include "unit.h"
+#include "tests/lib/unit.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /*
  * test_file.c - maps, reads, paths and locks (writing: test_file_out.c).
  */
-#include "scratch.h"
+#include "tests/lib/scratch.h"
 
 #include <fcntl.h>
 #include <sys/wait.h>

@@ -1,7 +1,7 @@
 /*
  * test_file_out.c - nobody ever sees half a file, whatever fails and when.
  */
-#include "scratch.h"
+#include "tests/lib/scratch.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -6,7 +6,7 @@
  * there: nothing else can tell.
  */
 #include <fcntl.h>
-#include "unit.h"
+#include "tests/lib/unit.h"
 
 #include <stdio.h>
 #include <stdlib.h>

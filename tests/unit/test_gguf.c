@@ -2,7 +2,7 @@
  * test_gguf.c - honest files are read; every bent one is refused with a
  * message that names what is bent, and without memory for hostile counts.
  */
-#include "unit.h"
+#include "tests/lib/unit.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "tests/unit/gguf_make.h"
+#include "tests/lib/gguf_make.h"
 #include "util/mem.h"
 
 static cag_status parse(const struct gm *m, struct gguf **g, cag_error *err)

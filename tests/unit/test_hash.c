@@ -1,7 +1,7 @@
 /*
  * test_hash.c - known digests, pieces, hexadecimal.
  */
-#include "unit.h"
+#include "tests/lib/unit.h"
 
 #include <pthread.h>
 #include <string.h>

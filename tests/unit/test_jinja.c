@@ -3,7 +3,7 @@
  * (tests/golden/chat, tests/tools/make_chat_golden.py), its limits, the
  * provenance of its text, and every allocation failure.
  */
-#include "unit.h"
+#include "tests/lib/unit.h"
 
 #include <stdio.h>
 #include <stdlib.h>

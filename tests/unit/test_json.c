@@ -1,7 +1,7 @@
 /*
  * test_json.c - what is read, refused, and written.
  */
-#include "unit.h"
+#include "tests/lib/unit.h"
 
 #include <locale.h>
 #include <stdbool.h>

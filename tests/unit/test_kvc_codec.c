@@ -3,7 +3,7 @@
  * vector width and for data that packs well, a little and not at all; every
  * damaged head and frame refused, with nothing written behind the output.
  */
-#include "tests/unit/kvc_fixture.h"
+#include "tests/lib/kvc_fixture.h"
 
 #include "kvc/kvc_codec.h"
 

@@ -3,7 +3,7 @@
  * another version, with sections not known here, bent by somebody who
  * repaired the digests, or from a writer that is not ours.
  */
-#include "tests/unit/kvc_test.h"
+#include "tests/lib/kvc_test.h"
 
 #include <sys/resource.h>
 

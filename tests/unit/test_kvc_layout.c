@@ -2,7 +2,7 @@
  * test_kvc_layout.c - the arithmetic of chunks and tiles: known sizes, and
  * that tiles cover every chunk once without a gap.
  */
-#include "tests/unit/kvc_fixture.h"
+#include "tests/lib/kvc_fixture.h"
 
 static void chunk_tok_of_real_models(void **state)
 {

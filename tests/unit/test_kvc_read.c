@@ -3,7 +3,7 @@
  * was cut, flipped or is no cache at all is named.  Files whose digests are
  * right and whose contents are not: test_kvc_forged.c.
  */
-#include "tests/unit/kvc_test.h"
+#include "tests/lib/kvc_test.h"
 
 #include "format/gguf.h"
 #include "tokenizer/tokenizer.h"

@@ -3,7 +3,7 @@
  * from kvc(5) alone) and ours say the same: of META, sections and every
  * value of a row, and of forged files, which both accept or both refuse.
  */
-#include "tests/unit/kvc_test.h"
+#include "tests/lib/kvc_test.h"
 
 #include <math.h>
 #include <sys/wait.h>

@@ -2,7 +2,7 @@
  * test_kvc_recode.c - f16z <-> f16: byte-identical to a build with that
  * codec, same content id; relative paths follow the file.
  */
-#include "tests/unit/kvc_fixture.h"
+#include "tests/lib/kvc_fixture.h"
 
 #include <sys/stat.h>
 

@@ -2,7 +2,7 @@
  * test_kvc_write.c - what kvc_write puts on disk: determinism, refusal of bad
  * descriptions, failures that leave nothing, golden files.
  */
-#include "tests/unit/kvc_test.h"
+#include "tests/lib/kvc_test.h"
 
 #include <errno.h>
 

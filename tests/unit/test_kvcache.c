@@ -1,7 +1,7 @@
 /*
  * test_kvcache.c - tiles: distinct, zero where unused, copied where shared.
  */
-#include "kvc_fixture.h"
+#include "tests/lib/kvc_fixture.h"
 
 #include "engine/cpu/kvcache_cpu.h"
 

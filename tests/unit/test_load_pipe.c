@@ -6,7 +6,7 @@
  * bytes.  Readers are slowed down at random; every item and every device call
  * is made to fail once.
  */
-#include "unit.h"
+#include "tests/lib/unit.h"
 
 #include <sched.h>
 #include <stdatomic.h>

@@ -2,7 +2,7 @@
  * test_loss_stats.c - the numbers of a receipt against sums written out once
  * more in long double with the C library's exp and log.
  */
-#include "unit.h"
+#include "tests/lib/unit.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  * test_manifest.c - a manifest says what it says, every mistake has its
  * place, and running out of memory is only that.
  */
-#include "tests/unit/unit.h"
+#include "tests/lib/unit.h"
 
 #include <dirent.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /*
  * test_mem.c - checked sizes, counters and the fault hook.
  */
-#include "unit.h"
+#include "tests/lib/unit.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /*
  * test_model.c - whole models in both containers, opened as a program does.
  */
-#include "unit.h"
+#include "tests/lib/unit.h"
 
 #include <stdio.h>
 #include <stdlib.h>

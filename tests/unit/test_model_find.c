@@ -2,7 +2,7 @@
  * test_model_find.c - paths, hub ids, names; and what the message says when
  * nothing is found.
  */
-#include "unit.h"
+#include "tests/lib/unit.h"
 
 #include <stdio.h>
 #include <stdlib.h>

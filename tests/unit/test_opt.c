@@ -1,9 +1,9 @@
 /*
  * test_opt.c - what may be typed, and what is said about the rest.
  */
-#include "unit.h"
+#include "tests/lib/unit.h"
 
-#include "capture.h"
+#include "tests/lib/capture.h"
 #include "cmd/cli/opt.h"
 
 static struct {

@@ -1,7 +1,7 @@
 /*
  * test_pool.c - every item once, whoever does it.
  */
-#include "unit.h"
+#include "tests/lib/unit.h"
 
 #include <pthread.h>
 #include <sched.h>

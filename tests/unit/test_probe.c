@@ -1,9 +1,9 @@
 /*
  * test_probe.c - reading lists of ids, and what a probe gives back.
  */
-#include "kvc_fixture.h"
+#include "tests/lib/kvc_fixture.h"
 
-#include "../model/mtest.h"
+#include "tests/lib/mtest.h"
 
 #include <cag/probe.h>
 

@@ -3,9 +3,9 @@
  * lie, and that prefix ids followed by question ids are the ids of the whole
  * prompt (B20), for every named template and documents that end awkwardly.
  */
-#include "unit.h"
+#include "tests/lib/unit.h"
 
-#include "chat_fixture.h"
+#include "tests/lib/chat_fixture.h"
 #include "prompt/prompt.h"
 #include "util/mem.h"
 

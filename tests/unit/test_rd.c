@@ -1,7 +1,7 @@
 /*
  * test_rd.c - ranges, the end of the buffer, and what a message says.
  */
-#include "unit.h"
+#include "tests/lib/unit.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /*
  * test_safetensors.c - one file, shards with an index, and what is refused.
  */
-#include "unit.h"
+#include "tests/lib/unit.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  * test_sampler.c - what each option keeps, and that a seed means the same
  * ids everywhere.
  */
-#include "unit.h"
+#include "tests/lib/unit.h"
 
 #include <math.h>
 #include <string.h>

@@ -2,11 +2,11 @@
  * test_session.c - what a session refuses, and that a call that failed
  * leaves no trace: the timeline goes on as if it had not been made.
  */
-#include "unit.h"
+#include "tests/lib/unit.h"
 
 #include <math.h>
 
-#include "../model/mtest.h"
+#include "tests/lib/mtest.h"
 
 #include "engine/session.h"
 #include "model/model.h"

@@ -1,7 +1,7 @@
 /*
  * Sources: order, names, what is read and what is refused, filters.
  */
-#include "unit.h"
+#include "tests/lib/unit.h"
 
 #include <stdio.h>
 #include <stdlib.h>

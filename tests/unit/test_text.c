@@ -1,7 +1,7 @@
 /*
  * test_text.c - UTF-8 and NFC.
  */
-#include "unit.h"
+#include "tests/lib/unit.h"
 
 #include <stdbool.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  * test_tok_encode.c - what cag_encode and cag_decode promise beyond ids:
  * control tokens, BOS, borders, limits, errors, memory.
  */
-#include "unit.h"
+#include "tests/lib/unit.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -6,7 +6,7 @@
  * tried through its blob, opened again, and where there is a GGUF of the
  * same vocabulary, from that too.
  */
-#include "unit.h"
+#include "tests/lib/unit.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /*
  * test_ui.c - what is printed, where, and with which exit status.
  */
-#include "unit.h"
+#include "tests/lib/unit.h"
 
 #include <fcntl.h>
 #include <math.h>
@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <sys/mman.h>
 
-#include "capture.h"
+#include "tests/lib/capture.h"
 #include "cmd/cli/ui.h"
 
 static struct captured c;

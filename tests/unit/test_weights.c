@@ -2,14 +2,14 @@
  * test_weights.c - names to roles; a tensor that is missing, left over or of
  * another shape is named.
  */
-#include "unit.h"
+#include "tests/lib/unit.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "model/weights.h"
-#include "tests/unit/gguf_make.h"
+#include "tests/lib/gguf_make.h"
 #include "util/mem.h"
 
 /* A file, and what was read of it. */

@@ -9,7 +9,7 @@
 #ifndef KVC_FIXTURE_H
 #define KVC_FIXTURE_H
 
-#include "unit.h"
+#include "tests/lib/unit.h"
 
 #include <math.h>
 #include <stdio.h>

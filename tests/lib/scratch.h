@@ -8,7 +8,7 @@
 #ifndef TESTS_SCRATCH_H
 #define TESTS_SCRATCH_H
 
-#include "unit.h"
+#include "tests/lib/unit.h"
 
 #include <limits.h>
 #include <stdio.h>

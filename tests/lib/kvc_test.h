@@ -5,7 +5,7 @@
 #ifndef KVC_TEST_H
 #define KVC_TEST_H
 
-#include "tests/unit/kvc_fixture.h"
+#include "tests/lib/kvc_fixture.h"
 
 static const char *const codecs[] = { "f16z", "f16", "f32", "q8h" };
 enum { N_CODEC = sizeof codecs / sizeof codecs[0] };

@@ -13,7 +13,7 @@
 
 #include <cag/session.h>
 
-#include "../unit/kvc_fixture.h"
+#include "tests/lib/kvc_fixture.h"
 #include "engine/session.h"
 #include "util/json.h"
 
