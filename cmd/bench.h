@@ -13,17 +13,16 @@
 #include <cag/bench.h>
 #include <stdio.h>
 
-#include "cmd/cli/opt.h"
+#include "cmd/cli/engine_opts.h"
 
 /* The command; returns the exit status. */
 int bench_probe(int argc, char **argv);
 extern const opt_usage bench_probe_usage;
 
 struct bench_ask {
-    const char *ask; /* path of cag-ask                           */
-    const char *device, *gpu_layers;
-    int n_thread, n_gen;
-    const char *precision;
+    const char *ask; /* path of cag-ask */
+    const struct engine_cli *engine;
+    int n_gen;
 };
 /* The cag-ask that lies beside this program (heap, free()), or NULL. */
 char *bench_find_ask(void);

@@ -5,21 +5,18 @@
 #include <cag/probe.h>
 
 #include "cmd/bench.h"
-#include "cmd/cli/operands.h"
-#include "cmd/cli/opt.h"
+#include "cmd/cli/engine_opts.h"
 #include "cmd/cli/places.h"
 #include "cmd/cli/ui.h"
 
 static const char *const kv_names[] = { "f16", "f32", NULL };
-/* in the order of cag_precision */
-static const char *const precision_names[] = { "default", "exact", "fast",
-                                               NULL };
 
 static struct {
-    const char *model, *ids, *device, *gpu_layers;
-    int n_next, n_top, chunk, n_thread, kv, precision;
+    const char *model, *ids;
+    struct engine_cli engine;
+    int n_next, n_top, chunk, kv;
     bool step, json;
-} o = { .n_next = 16, .n_top = 5, .device = "auto" };
+} o = { .n_next = 16, .n_top = 5, .engine.device = "auto" };
 
 static const opt_spec probe_specs[] = {
     OPT_STR('m', "model", &o.model, "MODEL", "CAG_MODEL",
@@ -35,17 +32,9 @@ static const opt_spec probe_specs[] = {
     OPT_FLAG(0, "json", &o.json, "print one JSON object a list"),
     OPT_MORE,
     OPT_CHOICE(0, "kv", &o.kv, kv_names, NULL, "how K and V are kept"),
-    OPT_CHOICE(0, "precision", &o.precision, precision_names, NULL,
-               "exact: f32 activations everywhere; fast: fewer bits for "
-               "prompts"),
     OPT_INT(0, "chunk", &o.chunk, 1, 65536, "C", NULL,
             "prompt tokens a pass (default 512)"),
-    OPT_STR(0, "device", &o.device, "auto|cpu|cuda[:N]", "CAG_DEVICE",
-            "where to compute"),
-    OPT_STR(0, "gpu-layers", &o.gpu_layers, "all|auto|N", NULL,
-            "layers on the GPU; the CPU has the others"),
-    OPT_INT('t', "threads", &o.n_thread, 1, 512, "N", "CAG_THREADS",
-            "CPU threads"),
+    OPT_ENGINE(&o.engine, engine_precision),
     OPT_COMMON,
     OPT_END
 };
@@ -133,13 +122,8 @@ int bench_probe(int argc, char **argv)
     if (!o.ids)
         opt_fail("no ids: use --ids FILE");
 
-    cag_engine_opts eo = { .device = o.device,
-                           .plugin = places_plugin(),
-                           .n_thread = o.n_thread,
-                           .chunk = o.chunk,
-                           .gpu_layers = operand_gpu_layers(o.gpu_layers),
-                           .precision = (cag_precision)o.precision,
-                           .kv_f32 = o.kv == 1 };
+    cag_engine_opts eo = { .chunk = o.chunk, .kv_f32 = o.kv == 1 };
+    engine_opts_fill(&o.engine, &eo);
     st = cag_probe_read(o.ids, &lists, &err);
     cag_model_search search = { places_get()->hf_hub, places_get()->models };
     if (!st)

@@ -164,6 +164,7 @@ cag_status bench_ask_process(void *ctx, const char *kvc, const char *model,
                              cag_bench_process *out, cag_error *err)
 {
     const struct bench_ask *a = ctx;
+    const struct engine_cli *e = a->engine;
     char threads[16], n_gen[16];
     const char *v[24] = { a->ask, "-q",  "--stale", "warn",
                           "-m",   model, "-n",      n_gen };
@@ -172,21 +173,21 @@ cag_status bench_ask_process(void *ctx, const char *kvc, const char *model,
 
     memset(out, 0, sizeof *out);
     ui_format(n_gen, sizeof n_gen, "%d", a->n_gen);
-    if (a->n_thread > 0) {
-        ui_format(threads, sizeof threads, "%d", a->n_thread);
+    if (e->n_thread > 0) {
+        ui_format(threads, sizeof threads, "%d", e->n_thread);
         v[n++] = "-t";
         v[n++] = threads;
     }
-    if (a->device) {
+    if (e->device) {
         v[n++] = "--device";
-        v[n++] = a->device;
+        v[n++] = e->device;
     }
-    if (a->gpu_layers) {
+    if (e->gpu_layers) {
         v[n++] = "--gpu-layers";
-        v[n++] = a->gpu_layers;
+        v[n++] = e->gpu_layers;
     }
     v[n++] = "--precision";
-    v[n++] = a->precision;
+    v[n++] = engine_precision_auto(e->precision);
     if (no_cache)
         v[n++] = "--no-cache";
     v[n++] = "--";

@@ -14,11 +14,14 @@
 #include "cmd/cli/places.h"
 #include "cmd/cli/ui.h"
 
-static const char *const codecs[] = { "f16z", "f16", "q8h", "f32", NULL };
-/* in the order of cag_precision */
-static const char *const precisions[] = { "default", "exact", "fast", NULL };
 static const char *const verifies[] = { "header", "full", NULL };
-static const char *const fronts[] = { "keep", "drop", NULL };
+
+static const char *front_name(int i)
+{
+    static const char *const names[] = { "keep", "drop", NULL };
+
+    return names[i];
+}
 
 struct build_cli cli = { .reserve = -1, .max_loss = -1 };
 
@@ -28,16 +31,14 @@ const opt_spec build_specs[] = {
     OPT_STR(0, "manifest", &cli.manifest, "FILE", NULL,
             "a build described in YAML: cag-manifest(5)"),
     OPT_STR('o', "output", &cli.output, "FILE", NULL, "the cache to write"),
-    OPT_CHOICE(0, "codec", &cli.codec, codecs, NULL,
-               "how keys and values are stored"),
+    OPT_CHOICE_OF(0, "codec", &cli.codec, cag_kvc_codec_name, NULL,
+                  "how keys and values are stored"),
     OPT_DOUBLE(0, "max-loss", &cli.max_loss, 0, 1e6, "KL", NULL,
                "refuse a lossy codec above this mean KL; default 3e-4"),
     OPT_I64('c', "ctx-size", &cli.n_ctx, 64, 1 << 24, "N", NULL,
             "context to build for; default: the model's"),
     OPT_I64(0, "reserve", &cli.reserve, 0, 1 << 24, "N", NULL,
             "tokens kept free for question and answer"),
-    OPT_INT('t', "threads", &cli.n_thread, 1, 512, "N", "CAG_THREADS",
-            "CPU threads"),
     OPT_FLAG('n', "dry-run", &cli.dry_run,
              "count tokens, sizes and memory; build nothing"),
     OPT_FLAG(0, "check", &cli.check,
@@ -62,22 +63,17 @@ const opt_spec build_specs[] = {
             "name of the source that is a pipe or '-'"),
     OPT_STR(0, "files0-from", &cli.files0, "F", NULL,
             "NUL-separated list of sources, '-' for stdin"),
-    OPT_CHOICE(0, "front-matter", &cli.front, fronts, NULL,
-               "YAML front matter of Markdown sources"),
+    OPT_CHOICE_OF(0, "front-matter", &cli.front, front_name, NULL,
+                  "YAML front matter of Markdown sources"),
     OPT_STR(0, "chat-template", &cli.template_name, "NAME", NULL,
             "a built-in chat template instead of the model's"),
     OPT_STR(0, "chat-template-file", &cli.template_file, "F", NULL,
             "a chat template (Jinja) from a file"),
     OPT_STR(0, "template-date", &cli.template_date, "YYYY-MM-DD", NULL,
             "the date a template may print"),
-    OPT_CHOICE(0, "precision", &cli.precision, precisions, NULL,
-               "exact: f32 throughout; fast: fewer bits for prompts"),
     OPT_INT('b', "batch-size", &cli.chunk, 1, 65536, "N", NULL,
             "prompt tokens per pass"),
-    OPT_STR(0, "device", &cli.device, "auto|cpu|cuda[:N]", "CAG_DEVICE",
-            "where to compute"),
-    OPT_STR(0, "gpu-layers", &cli.gpu_layers, "all|auto|N", NULL,
-            "layers on the GPU; the CPU has the others"),
+    OPT_ENGINE(&cli.engine, engine_precision),
     OPT_SIZE(0, "max-memory", &cli.max_memory, 1, INT64_MAX, "B", NULL,
              "refuse a build that needs more"),
     OPT_STR(0, "depfile", &cli.depfile, "FILE", NULL,
@@ -113,12 +109,12 @@ static void take(const char **var, const char *value, const char *origin)
         *var = value;
 }
 
-static void take_choice(int *var, const char *value, const char *const *names,
+static void take_choice(int *var, const char *value, const char *(*name)(int i),
                         const char *origin)
 {
     if (takes(var, value != NULL, origin))
-        for (int i = 0; names[i]; i++)
-            if (!strcmp(names[i], value))
+        for (int i = 0; name(i); i++)
+            if (!strcmp(name(i), value))
                 *var = i;
 }
 
@@ -144,9 +140,9 @@ void build_show_defaults(void)
 {
     opt_show(&cli.n_ctx, "model");
     opt_show(&cli.reserve, "512, or a quarter of the context");
-    opt_show(&cli.n_thread, "processors");
+    opt_show(&cli.engine.n_thread, "processors");
     opt_show(&cli.chunk, "device");
-    opt_show(&cli.gpu_layers, "all");
+    opt_show(&cli.engine.gpu_layers, "all");
     opt_show(&cli.max_memory, "no limit");
     opt_show(&cli.checkpoint_s, "30");
     opt_show(&cli.max_loss, "codec");
@@ -170,8 +166,8 @@ int build_take_manifest(const cag_manifest *m)
     snprintf(from, sizeof from, "manifest %s", m->path);
     take(&cli.model, m->model, from);
     take(&cli.output, m->output, from);
-    take(&cli.device, m->device, from);
-    take(&cli.gpu_layers, m->gpu_layers, from);
+    take(&cli.engine.device, m->device, from);
+    take(&cli.engine.gpu_layers, m->gpu_layers, from);
     take(&cli.depfile, m->depfile, from);
     if (!cli.system_file)
         take(&cli.system, m->system, from);
@@ -185,14 +181,14 @@ int build_take_manifest(const cag_manifest *m)
     if (!cli.template_name)
         take(&cli.template_file, m->chat_template_file, from);
     take(&cli.template_date, m->template_date, from);
-    take_choice(&cli.codec, m->codec, codecs, from);
-    take_choice(&cli.precision, m->precision, precisions, from);
-    take_choice(&cli.front, m->front_matter, fronts, from);
+    take_choice(&cli.codec, m->codec, cag_kvc_codec_name, from);
+    take_choice(&cli.engine.precision, m->precision, engine_precision, from);
+    take_choice(&cli.front, m->front_matter, front_name, from);
     take_i64(&cli.n_ctx, m->ctx_size, from);
     take_i64(&cli.reserve, m->reserve, from);
     take_i64(&cli.max_memory, m->max_memory, from);
     take_double(&cli.max_loss, m->max_loss, from);
-    take_int(&cli.n_thread, m->threads, from);
+    take_int(&cli.engine.n_thread, m->threads, from);
     take_int(&cli.chunk, m->batch_size, from);
     if (!cli.output) {
         cli.output = default_output(m->path);
@@ -259,16 +255,19 @@ static int check_template_name(const cag_manifest *m)
 static void refuse_idle(void)
 {
     static const void *const what[] = {
-        &cli.codec,         &cli.n_ctx,    &cli.reserve, &cli.system,
-        &cli.system_file,   &cli.label,    &cli.refusal, &cli.ack,
-        &cli.title,         &cli.files0,   &cli.front,   &cli.template_name,
-        &cli.template_file, &cli.precision
+        &cli.codec,         &cli.n_ctx,
+        &cli.reserve,       &cli.system,
+        &cli.system_file,   &cli.label,
+        &cli.refusal,       &cli.ack,
+        &cli.title,         &cli.files0,
+        &cli.front,         &cli.template_name,
+        &cli.template_file, &cli.engine.precision
     };
-    static const void *const how[] = { &cli.model,      &cli.template_date,
-                                       &cli.chunk,      &cli.force,
-                                       &cli.depfile,    &cli.keep_mtime,
-                                       &cli.checkpoint, &cli.max_memory,
-                                       &cli.max_loss,   &cli.gpu_layers };
+    static const void *const how[] = {
+        &cli.model,    &cli.template_date,    &cli.chunk,      &cli.force,
+        &cli.depfile,  &cli.keep_mtime,       &cli.checkpoint, &cli.max_memory,
+        &cli.max_loss, &cli.engine.gpu_layers
+    };
     const char *run = cli.check     ? "--check"
                       : cli.refresh ? "--refresh"
                       : cli.recode  ? "--recode"
@@ -309,13 +308,9 @@ int build_fill(cag_build_opts *b, const cag_manifest *m)
     b->n_ctx = cli.n_ctx;
     b->reserve = cli.reserve;
     b->chat_template = cli.template_name;
-    b->codec = codecs[cli.codec];
+    b->codec = cag_kvc_codec_name(cli.codec);
     b->max_loss = cli.max_loss;
-    b->engine.device = cli.device;
-    b->engine.plugin = places_plugin();
-    b->engine.n_thread = cli.n_thread;
     b->engine.chunk = cli.chunk;
-    b->engine.precision = (cag_precision)cli.precision;
     b->force = cli.force;
     b->keep_mtime = cli.keep_mtime;
     b->checkpoint = cli.checkpoint;
@@ -344,17 +339,18 @@ int build_fill(cag_build_opts *b, const cag_manifest *m)
                  "other");
     if (cli.template_name && (status = check_template_name(m)) != UI_OK)
         return status;
-    if (cli.device && !cag_device_is_name(cli.device))
-        return bad_value(&cli.device, "device", m,
+    if (cli.engine.device && !cag_device_is_name(cli.engine.device))
+        return bad_value(&cli.engine.device, "device", m,
                          "unknown device '%s', expected auto, cpu, cuda or "
                          "cuda:N",
-                         cli.device);
-    if (cli.gpu_layers &&
-        !cag_gpu_layers_of(cli.gpu_layers, &b->engine.gpu_layers))
-        return bad_value(&cli.gpu_layers, "gpu-layers", m,
+                         cli.engine.device);
+    if (cli.engine.gpu_layers &&
+        !cag_gpu_layers_of(cli.engine.gpu_layers, &b->engine.gpu_layers))
+        return bad_value(&cli.engine.gpu_layers, "gpu-layers", m,
                          "gpu-layers is '%s', expected all, auto or a number "
                          "from 1 on (for none: --device cpu)",
-                         cli.gpu_layers);
+                         cli.engine.gpu_layers);
+    engine_opts_fill(&cli.engine, &b->engine);
     if ((cli.system_file &&
          cag_read_text(cli.system_file, &system_text, &err) != CAG_OK) ||
         (cli.template_file &&

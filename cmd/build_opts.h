@@ -7,13 +7,14 @@
 
 #include <cag/manifest.h>
 
-#include "cmd/cli/opt.h"
+#include "cmd/cli/engine_opts.h"
 
 struct build_cli {
     const char *model, *output, *files0, *title, *system, *system_file, *label,
-        *refusal, *ack, *template_name, *template_file, *template_date, *device,
-        *gpu_layers, *depfile, *recode, *mode, *manifest;
-    int codec, precision, front, verify, n_thread, chunk;
+        *refusal, *ack, *template_name, *template_file, *template_date,
+        *depfile, *recode, *mode, *manifest;
+    struct engine_cli engine;
+    int codec, front, verify, chunk;
     int64_t n_ctx, reserve, max_memory;
     double lock_timeout, checkpoint_s, max_loss;
     bool checkpoint, force, check, keep_mtime, dry_run, refresh, json;

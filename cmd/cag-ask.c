@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "cmd/ask_common.h"
-#include "cmd/cli/operands.h"
+#include "cmd/cli/engine_opts.h"
 #include "cmd/cli/opt.h"
 #include "cmd/cli/places.h"
 #include "cmd/cli/ui.h"
@@ -14,19 +14,19 @@
 static const char *const stales[] = { "error", "warn", "ignore", NULL };
 static const char *const verifies[] = { "header", "full", NULL };
 static const char *const formats[] = { "auto", "text", "jsonl", NULL };
-/* in the order of cag_precision */
-static const char *const precisions[] = { "default", "exact", "fast", "auto",
-                                          NULL };
 
 static struct {
-    const char *model, *file, *batch, *output, *device, *log, *gpu_layers;
+    const char *model, *file, *batch, *output, *log;
+    struct engine_cli engine;
     struct opt_list stop;
-    int stale, verify, format, precision, n_thread, parallel, top_k;
+    int stale, verify, format, parallel, top_k;
     int64_t n_predict, seed, n_ctx, max_errors, max_memory;
     double temperature, top_p, min_p;
     bool interactive, chat, resume, unordered, fail_fast, dry_run, think,
         no_cache, no_lookup, usage, no_stream, json, extract;
-} o = { .n_predict = 120, .top_p = 1.0, .precision = CAG_PRECISION_AUTO };
+} o = { .n_predict = 120,
+        .top_p = 1.0,
+        .engine.precision = CAG_PRECISION_AUTO };
 
 static const opt_spec specs[] = {
     OPT_STR('m', "model", &o.model, "M", NULL,
@@ -81,14 +81,7 @@ static const opt_spec specs[] = {
     OPT_FLAG('x', "extract", &o.extract, "only the first fenced code block"),
     OPT_I64('c', "ctx-size", &o.n_ctx, 1, 1 << 24, "N", NULL,
             "a smaller context than the cache's"),
-    OPT_CHOICE(0, "precision", &o.precision, precisions, NULL,
-               "auto: as the cache was built"),
-    OPT_INT('t', "threads", &o.n_thread, 1, 512, "N", "CAG_THREADS",
-            "CPU threads"),
-    OPT_STR(0, "device", &o.device, "auto|cpu|cuda[:N]", "CAG_DEVICE",
-            "where to compute"),
-    OPT_STR(0, "gpu-layers", &o.gpu_layers, "all|auto|N", NULL,
-            "layers on the GPU; the CPU has the others"),
+    OPT_ENGINE(&o.engine, engine_precision_auto),
     OPT_SIZE(0, "max-memory", &o.max_memory, 1, INT64_MAX, "B", NULL,
              "refuse to take more memory"),
     OPT_COMMON,
@@ -122,13 +115,9 @@ static void fill(struct ask_opts *a)
     a->kb.no_cache = o.no_cache;
     a->kb.no_weights = o.dry_run;
     a->kb.n_ctx = o.n_ctx;
-    a->kb.engine.device = o.device;
-    a->kb.engine.gpu_layers = operand_gpu_layers(o.gpu_layers);
-    a->kb.engine.plugin = places_plugin();
+    engine_opts_fill(&o.engine, &a->kb.engine);
     a->kb.engine.max_memory = (uint64_t)o.max_memory;
     a->kb.engine.max_host = (uint64_t)o.max_memory;
-    a->kb.engine.n_thread = o.n_thread;
-    a->kb.engine.precision = (cag_precision)o.precision;
     a->kb.places = *places_get();
     a->kb.hooks = places_hooks();
     a->params.max_tok = o.n_predict;

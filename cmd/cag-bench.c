@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #include "cmd/bench.h"
-#include "cmd/cli/operands.h"
+#include "cmd/cli/engine_opts.h"
 #include "cmd/cli/opt.h"
 #include "cmd/cli/places.h"
 #include "cmd/cli/ui.h"
@@ -27,22 +27,18 @@
 
 enum { MAX_LIST = 32, MAX_QUESTION = 4096 };
 
-/* in the order of cag_precision */
-static const char *const precision_names[] = { "default", "exact", "fast",
-                                               "auto", NULL };
-
 static struct {
-    const char *model, *questions, *context, *batch, *device, *gpu_layers,
-        *tmp_dir;
+    const char *model, *questions, *context, *batch, *tmp_dir;
     const char *export_json, *compare, *svg;
-    int repeat, warmup, n_gen, n_thread, format, precision;
+    struct engine_cli engine;
+    int repeat, warmup, n_gen, format;
     double threshold;
 } o = { .batch = "4,16",
         .repeat = 5,
         .warmup = 1,
         .n_gen = 32,
         .threshold = 10,
-        .precision = CAG_PRECISION_AUTO };
+        .engine.precision = CAG_PRECISION_AUTO };
 
 #define OUTPUT_SPECS                                                       \
     OPT_CHOICE('o', "output", &o.format, bench_formats, NULL,              \
@@ -73,14 +69,7 @@ static const opt_spec run_specs[] = {
             "runs before those that count (default 1)"),
     OPT_INT('n', "max-tokens", &o.n_gen, 1, 100000, "N", NULL,
             "generated tokens (default 32)"),
-    OPT_CHOICE(0, "precision", &o.precision, precision_names, NULL,
-               "auto: as the cache was built"),
-    OPT_INT('t', "threads", &o.n_thread, 1, 512, "N", "CAG_THREADS",
-            "CPU threads"),
-    OPT_STR(0, "device", &o.device, "DEV", "CAG_DEVICE",
-            "auto, cpu or cuda[:N]"),
-    OPT_STR(0, "gpu-layers", &o.gpu_layers, "all|auto|N", NULL,
-            "layers on the GPU; the CPU has the others"),
+    OPT_ENGINE(&o.engine, engine_precision_auto),
     OPT_STR(0, "tmp-dir", &o.tmp_dir, "DIR", "TMPDIR",
             "where caches that are only measured are made"),
     OPT_COMMON,
@@ -290,10 +279,7 @@ static int measure(unsigned what, const char *kvc)
     static const char *question[MAX_QUESTION] = { default_question };
     static int64_t context[MAX_LIST], batch[MAX_LIST];
     static int batch_n[MAX_LIST];
-    struct bench_ask ask = {
-        NULL,       o.device, o.gpu_layers,
-        o.n_thread, o.n_gen,  precision_names[o.precision]
-    };
+    struct bench_ask ask = { .engine = &o.engine, .n_gen = o.n_gen };
     cag_bench_report r = CAG_BENCH_REPORT_INIT;
     cag_error err = CAG_ERROR_INIT;
     const char *text = NULL;
@@ -318,11 +304,7 @@ static int measure(unsigned what, const char *kvc)
     b.warmup = o.warmup;
     b.n_gen = o.n_gen;
     b.tmp_dir = o.tmp_dir;
-    b.engine.device = o.device;
-    b.engine.gpu_layers = operand_gpu_layers(o.gpu_layers);
-    b.engine.plugin = places_plugin();
-    b.engine.n_thread = o.n_thread;
-    b.engine.precision = (cag_precision)o.precision;
+    engine_opts_fill(&o.engine, &b.engine);
     b.places = *places_get();
     b.hooks = places_hooks();
     if (what & CAG_BENCH_TTFT) {

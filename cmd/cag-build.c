@@ -171,8 +171,8 @@ static int recode(char **file)
     if (cli.mode && !operand_mode(cli.mode, &mode))
         opt_fail("--mode is '%s', expected an octal number up to 0777",
                  cli.mode);
-    if (cag_kvc_recode(file[0], cli.recode, cli.output, mode, cli.n_thread,
-                       cli.lock_timeout, &err))
+    if (cag_kvc_recode(file[0], cli.recode, cli.output, mode,
+                       cli.engine.n_thread, cli.lock_timeout, &err))
         return ui_error(&err);
     if (cli.json || !ui.quiet)
         report_recode(file[0]);

@@ -3,7 +3,6 @@
  */
 #include "cmd/cli/operands.h"
 
-#include <cag/backend.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -121,15 +120,4 @@ bool operand_mode(const char *s, int *mode)
         return false;
     *mode = (int)v;
     return true;
-}
-
-int operand_gpu_layers(const char *s)
-{
-    int n = 0;
-
-    if (s && !cag_gpu_layers_of(s, &n))
-        opt_fail("--gpu-layers is '%s', expected all, auto or a number from 1 "
-                 "on (for none: --device cpu)",
-                 ui_clean(s));
-    return n;
 }

@@ -22,7 +22,5 @@ void operands_release(struct operands *o);
 /* "2026-01-12" -> seconds since the epoch, UTC midnight. */
 bool operand_date(const char *s, int64_t *seconds);
 bool operand_mode(const char *s, int *mode);
-/* --gpu-layers, may be NULL; wrong usage ends the program. */
-int operand_gpu_layers(const char *s);
 
 #endif

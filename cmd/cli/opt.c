@@ -11,8 +11,6 @@
 
 #include <errno.h>
 #include <getopt.h>
-#include <limits.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,19 +22,6 @@ static const char *origin_of[OPT_MAX];
 static char origin_text[OPT_MAX][80];
 static const char *shown[OPT_MAX]; /* for values nobody gave */
 
-_Noreturn void opt_fail(const char *fmt, ...)
-{
-    char text[1024];
-    va_list ap;
-
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
-    fprintf(stderr, "%s: %s\nTry '%s --help'\n", ui.tool, ui_clean(text),
-            ui.tool);
-    exit(UI_USAGE);
-}
-
 static int count_specs(void)
 {
     int n = 0;
@@ -44,60 +29,6 @@ static int count_specs(void)
     while (usage->specs[n].type != OPT_T_END)
         n++;
     return n;
-}
-
-/* --- did you mean ---------------------------------------------------------*/
-
-static int min3(int a, int b, int c)
-{
-    int m = a < b ? a : b;
-
-    return m < c ? m : c;
-}
-
-/* Edit distance with swaps of neighbours; only for short words. */
-static int distance(const char *a, const char *b)
-{
-    int n = (int)strlen(a), m = (int)strlen(b), d[3][64];
-
-    if (n >= 60 || m >= 60)
-        return INT_MAX;
-    for (int j = 0; j <= m; j++)
-        d[0][j] = j;
-    for (int i = 1; i <= n; i++) {
-        int *row = d[i % 3], *up = d[(i + 2) % 3], *up2 = d[(i + 1) % 3];
-        row[0] = i;
-        for (int j = 1; j <= m; j++) {
-            row[j] = min3(up[j] + 1, row[j - 1] + 1,
-                          up[j - 1] + (a[i - 1] != b[j - 1]));
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] &&
-                a[i - 2] == b[j - 1] && up2[j - 2] + 1 < row[j])
-                row[j] = up2[j - 2] + 1;
-        }
-    }
-    return d[n % 3][m];
-}
-
-const char *opt_did_you_mean(const char *word, const char *const *names)
-{
-    const char *best = NULL, *starts = NULL;
-    int best_d = INT_MAX, n_start = 0;
-    size_t len = strlen(word);
-
-    for (; *names; names++) {
-        int d = distance(word, *names);
-        if (d < best_d) {
-            best_d = d;
-            best = *names;
-        }
-        if (len > 0 && strncmp(word, *names, len) == 0) {
-            starts = *names;
-            n_start++;
-        }
-    }
-    if (n_start == 1)
-        return starts;
-    return best_d <= (len < 4 ? 1 : len < 8 ? 2 : 3) ? best : NULL;
 }
 
 /* --- values ---------------------------------------------------------------*/
@@ -172,13 +103,15 @@ static int choice(const opt_spec *s, const char *from, const char *text)
     char all[256];
     int n = 0;
 
-    for (int i = 0; s->choices[i]; i++) {
-        if (strcmp(text, s->choices[i]) == 0)
+    const char *names[OPT_CHOICE_MAX + 1] = { NULL };
+
+    for (int i = 0; i < OPT_CHOICE_MAX && (names[i] = opt_choice(s, i)); i++) {
+        if (strcmp(text, names[i]) == 0)
             return i;
         n += ui_format(all + n, sizeof all - (size_t)n, "%s%s", i ? ", " : "",
-                       s->choices[i]);
+                       names[i]);
     }
-    const char *near = opt_did_you_mean(text, s->choices);
+    const char *near = opt_did_you_mean(text, names);
     if (near)
         opt_fail("%s: unknown value '%s'; did you mean '%s'? (one of: %s)",
                  from, text, near, all);
@@ -227,12 +160,6 @@ static void set(const opt_spec *s, const char *from, const char *text)
     default:
         break;
     }
-}
-
-bool opt_takes_value(const opt_spec *s)
-{
-    return (s->type >= OPT_T_STR && s->type <= OPT_T_LIST) ||
-           s->type == OPT_T_COMPLETION;
 }
 
 /* --- getopt -------------------------------------------------------------- */
@@ -489,7 +416,7 @@ static void print_value(const opt_spec *s)
         printf("%.15g", *s->var.dbl);
         break;
     case OPT_T_CHOICE:
-        fputs(s->choices[*s->var.num], stdout);
+        fputs(opt_choice(s, *s->var.num), stdout);
         break;
     case OPT_T_LIST:
         if (s->var.list->n == 0)

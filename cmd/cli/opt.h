@@ -67,9 +67,10 @@ typedef struct opt_spec {
     const char *arg; /* its value's name in --help         */
     const char *env; /* used when not given; or NULL       */
     const char *help;
-    const char *const *choices; /* CHOICE: names, NULL at the end     */
-    int64_t imin, imax;         /* INT, I64, SIZE                     */
-    double dmin, dmax;          /* DOUBLE                             */
+    const char *const *choices;      /* CHOICE: names, NULL at the end     */
+    const char *(*choice_at)(int i); /* or the library's list of them    */
+    int64_t imin, imax;              /* INT, I64, SIZE                     */
+    double dmin, dmax;               /* DOUBLE                             */
 } opt_spec;
 
 #define OPT_FLAG(c, n, v, h)                                                 \
@@ -111,6 +112,12 @@ typedef struct opt_spec {
     {                                                               \
         .type = OPT_T_CHOICE, .letter = c, .name = n, .var.num = v, \
         .choices = list, .env = e, .help = h                        \
+    }
+/* the same, with a list of the library's: at(i), NULL at the end */
+#define OPT_CHOICE_OF(c, n, v, at, e, h)                            \
+    {                                                               \
+        .type = OPT_T_CHOICE, .letter = c, .name = n, .var.num = v, \
+        .choice_at = at, .env = e, .help = h                        \
     }
 #define OPT_LIST(c, n, v, a, h)                                              \
     {                                                                        \
@@ -158,7 +165,7 @@ typedef struct opt_usage {
     const struct opt_usage *const *commands; /* of a tool with commands and an
                                  operand, NULL at the end; or NULL         */
 } opt_usage;
-enum { OPT_MAX = 96 };
+enum { OPT_MAX = 96, OPT_CHOICE_MAX = 15 };
 extern const char *const opt_shells[]; /* of --completion */
 
 /*

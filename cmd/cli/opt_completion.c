@@ -25,7 +25,7 @@ static enum value value_of(const opt_spec *s)
 
     if (!opt_takes_value(s))
         return V_NONE;
-    if (s->choices || strchr(s->arg, '|'))
+    if (opt_has_choices(s) || strchr(s->arg, '|'))
         return V_WORDS;
     for (int i = 0; files[i]; i++)
         if (!strcmp(s->arg, files[i]))
@@ -38,9 +38,9 @@ static void put_words(const opt_spec *s)
 {
     const char *p = s->arg;
 
-    for (int i = 0; s->choices && s->choices[i]; i++)
-        printf("%s%s", i ? " " : "", s->choices[i]);
-    while (!s->choices && *p) {
+    for (int i = 0; opt_choice(s, i); i++)
+        printf("%s%s", i ? " " : "", opt_choice(s, i));
+    while (!opt_has_choices(s) && *p) {
         printf("%s%.*s", p == s->arg ? "" : " ", (int)strcspn(p, "|["), p);
         p += strcspn(p, "|");
         p += *p == '|';
@@ -59,7 +59,7 @@ static void put_quoted(const char *text, const char *special)
     }
 }
 
-/* The next entry at or behind s that is an option; NULL at the end. */
+/* The first entry from s on that is an option; NULL at the end. */
 static const opt_spec *real(const opt_spec *s)
 {
     while (s->type == OPT_T_MORE)
@@ -113,25 +113,24 @@ static void bash_case(const opt_usage *u, enum value v, const char *set)
         printf(") %s ;;\n", set);
 }
 
-static void bash_function(const opt_usage *u)
+/* The function of a command answers for what stands behind its name. */
+static void bash_commands(const opt_usage *u)
+{
+    printf("    if ((COMP_CWORD > 1)); then\n"
+           "        case ${COMP_WORDS[1]} in\n");
+    for (int i = 0; u->commands[i]; i++) {
+        printf("        %s) ", command_name(u->commands[i]));
+        put_function(u->commands[i]);
+        printf("; return ;;\n");
+    }
+    printf("        esac\n    fi\n");
+}
+
+/* What the word at the cursor is: kind, and the words it may be. */
+static void bash_kind(const opt_usage *u)
 {
     const char *space = "";
 
-    put_function(u);
-    printf("()\n{\n"
-           "    local cur=${COMP_WORDS[COMP_CWORD]} "
-           "prev=${COMP_WORDS[COMP_CWORD - 1]}\n"
-           "    local kind=operand words= i\n\n");
-    if (u->commands) {
-        printf("    if ((COMP_CWORD > 1)); then\n"
-               "        case ${COMP_WORDS[1]} in\n");
-        for (int i = 0; u->commands[i]; i++) {
-            printf("        %s) ", command_name(u->commands[i]));
-            put_function(u->commands[i]);
-            printf("; return ;;\n");
-        }
-        printf("        esac\n    fi\n");
-    }
     printf("    # readline takes --name=value for three words\n"
            "    if [[ $cur == = ]]; then\n"
            "        cur=\n"
@@ -154,6 +153,11 @@ static void bash_function(const opt_usage *u)
            "    for ((i = 1; i < COMP_CWORD; i++)); do\n"
            "        [[ ${COMP_WORDS[i]} == -- ]] && kind=operand\n"
            "    done\n");
+}
+
+/* The words of that kind. */
+static void bash_reply(const opt_usage *u)
+{
     printf(
         "    COMPREPLY=()\n"
         "    [[ $kind == words ]] &&\n"
@@ -177,7 +181,21 @@ static void bash_function(const opt_usage *u)
                u->operand);
     else
         printf("compgen -f -- \"$cur\"");
-    printf(")\n    fi\n}\n\n");
+    printf(")\n    fi\n");
+}
+
+static void bash_function(const opt_usage *u)
+{
+    put_function(u);
+    printf("()\n{\n"
+           "    local cur=${COMP_WORDS[COMP_CWORD]} "
+           "prev=${COMP_WORDS[COMP_CWORD - 1]}\n"
+           "    local kind=operand words= i\n\n");
+    if (u->commands)
+        bash_commands(u);
+    bash_kind(u);
+    bash_reply(u);
+    printf("}\n\n");
 }
 
 static void bash(const opt_usage *u)

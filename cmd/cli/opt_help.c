@@ -23,9 +23,9 @@ static void left_side(const opt_spec *s, char *out, size_t size)
         n = ui_format(out, size, "    --%s", s->name);
     if (s->arg)
         ui_format(out + n, size - (size_t)n, " %s", s->arg);
-    for (int i = 0; s->choices && s->choices[i]; i++)
+    for (int i = 0; opt_choice(s, i); i++)
         n += ui_format(out + n, size - (size_t)n, "%c%s", i ? '|' : ' ',
-                       s->choices[i]);
+                       opt_choice(s, i));
 }
 
 /* text in words from column at on, which is where the cursor is */

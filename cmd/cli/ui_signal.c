@@ -15,7 +15,6 @@
 #include "cmd/cli/ui.h"
 #include "cmd/cli/ui_internal.h"
 
-static volatile sig_atomic_t caught, catching;
 static const int ending[] = { SIGINT, SIGTERM, SIGHUP, SIGPIPE };
 
 static void die(int sig)
@@ -34,11 +33,8 @@ static void die(int sig)
 
 static void on_end(int sig)
 {
-    if (catching && !caught && (sig == SIGINT || sig == SIGTERM)) {
-        caught = sig;
-        return;
-    }
-    die(sig);
+    if (!ui_signal_cancels(sig))
+        die(sig);
 }
 
 /* A page of a mapped file is gone: somebody cut the file, or the disk failed.
@@ -82,23 +78,8 @@ void ui_start_signals(void)
     sigaction(SIGXFSZ, &act, NULL);
 }
 
-void ui_catch(bool on)
-{
-    catching = on;
-}
-
-int ui_caught(void)
-{
-    return caught;
-}
-
-void ui_forget_signal(void)
-{
-    caught = 0;
-}
-
 void ui_end_by_signal(void)
 {
-    if (caught)
-        die(caught);
+    if (ui_caught())
+        die(ui_caught());
 }

@@ -140,6 +140,8 @@ CAG_API void cag_kvc_get_checked(const cag_kvc *k, cag_kvc_checked *out);
 CAG_API cag_status cag_kvc_recode(const char *in, const char *codec,
                                   const char *out, int mode, int n_thread,
                                   double lock_timeout_s, cag_error *err);
+/* Names of the codecs, i from 0; NULL past the last. */
+CAG_API const char *cag_kvc_codec_name(int i);
 
 /* What a foreign file is ("a GGUF model", "a llama.cpp session file"), by its
  * magic; NULL if unknown.  For messages. */

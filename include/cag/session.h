@@ -34,7 +34,8 @@ typedef enum cag_precision {
     CAG_PRECISION_AUTO     /* cag_kb: as the cache was built; else default  */
 } cag_precision;
 
-/* "default", "exact", "fast", "auto"; and back, an unknown name: default */
+/* "default", "exact", "fast", "auto", NULL past them; and back, an unknown
+ * name: default */
 CAG_API const char *cag_precision_name(cag_precision p);
 CAG_API cag_precision cag_precision_of(const char *name);
 

@@ -97,7 +97,9 @@ static const char *const precision_names[] = { "default", "exact", "fast",
 
 const char *cag_precision_name(cag_precision p)
 {
-    return precision_names[p];
+    return p >= CAG_PRECISION_DEFAULT && p <= CAG_PRECISION_AUTO
+               ? precision_names[p]
+               : NULL;
 }
 
 cag_precision cag_precision_of(const char *name)

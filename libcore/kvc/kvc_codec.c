@@ -15,6 +15,7 @@
  */
 #include "kvc/kvc_codec.h"
 
+#include <cag/kvc.h>
 #include <string.h>
 #include <zstd.h>
 #include <zstd_errors.h>
@@ -51,6 +52,11 @@ static const struct {
 const char *kvc_codec_name(enum kvc_codec c)
 {
     return codecs[c].name;
+}
+
+const char *cag_kvc_codec_name(int i)
+{
+    return i >= 0 && i < KVC_N_CODEC ? codecs[i].name : NULL;
 }
 
 const char *kvc_codec_class(enum kvc_codec c)

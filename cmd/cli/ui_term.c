@@ -1,0 +1,47 @@
+/*
+ * ui_term.c - how the program talks, and what it talks to.
+ *
+ * The lowest of the ui_*.c files: all others look here.
+ */
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cmd/cli/ui.h"
+#include "cmd/cli/ui_internal.h"
+
+struct ui ui = { .tool = "cag" };
+const char *const ui_when[] = { "auto", "always", "never", NULL };
+
+bool ui_stderr_is_smart(void)
+{
+    const char *term = getenv("TERM");
+
+    return isatty(2) && term && *term && strcmp(term, "dumb") != 0;
+}
+
+static volatile sig_atomic_t caught, catching;
+
+bool ui_signal_cancels(int sig)
+{
+    if (!catching || caught || (sig != SIGINT && sig != SIGTERM))
+        return false;
+    caught = sig;
+    return true;
+}
+
+void ui_catch(bool on)
+{
+    catching = on;
+}
+
+int ui_caught(void)
+{
+    return caught;
+}
+
+void ui_forget_signal(void)
+{
+    caught = 0;
+}
