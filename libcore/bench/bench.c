@@ -222,27 +222,6 @@ void bench_kb_opts(const struct bench_job *j, bool no_cache, cag_kb_opts *o)
     o->hooks.ctx = j->o->hooks.ctx;
 }
 
-static double matrix_bytes(const struct wmat *w)
-{
-    return (double)w->row_bytes * w->n_out;
-}
-
-/* What one generated token reads of the weights. */
-static double weight_bytes(const cag_model *m)
-{
-    double n = matrix_bytes(&m->weights.head);
-
-    for (int i = 0; i < m->config.n_layer; i++) {
-        const struct model_layer *l = &m->weights.layer[i];
-
-        n += matrix_bytes(&l->wq) + matrix_bytes(&l->wk) +
-             matrix_bytes(&l->wv) + matrix_bytes(&l->wo) +
-             matrix_bytes(&l->w_gate) + matrix_bytes(&l->w_up) +
-             matrix_bytes(&l->w_down);
-    }
-    return n;
-}
-
 /* As cag_kb_open decides it. */
 static const char *precision_of(const cag_kvc_info *i, const cag_engine_opts *e)
 {
@@ -312,7 +291,9 @@ static cag_status look(struct bench_job *j, cag_error *err)
     if (st)
         return st;
     j->config = kb->model->config;
-    j->weight_bytes = weight_bytes(kb->model);
+    j->weight_bytes = (double)(kmat_bytes(&kb->model->weights.head) +
+                               weights_bytes(&kb->model->weights, 0,
+                                             kb->model->config.n_layer));
     j->kv_bytes = 2.0 * j->config.n_layer * j->config.n_kv_head *
                   kvc_row_bytes(kvc_get_shape(kb->kvc));
     snprintf(j->codec, sizeof j->codec, "%s", cag_kvc_get_info(kb->kvc)->codec);

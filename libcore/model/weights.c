@@ -9,8 +9,9 @@
  * a tensor left over is a model that does something cag does not.
  *
  * Rows of Wq and Wk in llama-architecture GGUF files are permuted per head
- * (and so are their biases, if any): matrices keep the stored order and say
- * so in perm_half, vectors are put in order while they are copied.
+ * (interleaved rotary pairs), and so are their biases, if any: matrices keep
+ * the stored order and say so in perm_half, vectors are put in half-split
+ * order while they are copied.
  */
 #include "model/weights.h"
 
@@ -48,7 +49,7 @@ static const struct role
     r_embed = { "token_embd.weight", "model.embed_tokens.weight" },
     r_head = { "output.weight", "lm_head.weight" },
     r_out_norm = { "output_norm.weight", "model.norm.weight" },
-    /* below: behind "blk.N." and "model.layers.N." */
+    /* below: after "blk.N." and "model.layers.N." */
     r_attn_norm = { "attn_norm.weight", "input_layernorm.weight" },
     r_ffn_norm = { "ffn_norm.weight", "post_attention_layernorm.weight" },
     r_wq = { "attn_q.weight", "self_attn.q_proj.weight" },
@@ -159,7 +160,7 @@ static cag_status bad_shape(struct source *s, const struct tensor *t,
 }
 
 static cag_status as_matrix(struct source *s, const struct tensor *t, int n_out,
-                            int d_in, int perm_half, struct wmat *w)
+                            int d_in, int perm_half, struct kmat *w)
 {
     int elems, bytes;
 
@@ -185,30 +186,12 @@ static cag_status as_matrix(struct source *s, const struct tensor *t, int n_out,
 }
 
 static cag_status matrix(struct source *s, const struct role *r, int layer,
-                         int n_out, int d_in, int perm_half, struct wmat *w)
+                         int n_out, int d_in, int perm_half, struct kmat *w)
 {
     struct tensor t;
     cag_status st = need(s, r, layer, &t);
 
     return st ? st : as_matrix(s, &t, n_out, d_in, perm_half, w);
-}
-
-/* f16 bits to f32; exact */
-static float half(uint16_t h)
-{
-    uint32_t sign = (uint32_t)(h & 0x8000) << 16;
-    uint32_t exp = h >> 10 & 31, mant = h & 0x3ff, bits;
-    float f;
-
-    if (exp == 0) {
-        f = (float)mant * 0x1p-24f;
-        memcpy(&bits, &f, sizeof bits);
-        bits |= sign;
-    } else {
-        bits = sign | (exp == 31 ? 255u : exp + 112) << 23 | mant << 13;
-    }
-    memcpy(&f, &bits, sizeof f);
-    return f;
 }
 
 static float element(const struct tensor *t, size_t i)
@@ -217,14 +200,15 @@ static float element(const struct tensor *t, size_t i)
     float f;
 
     if (t->type == GGUF_F16)
-        return half(rd_le16(t->data + 2 * i));
-    bits = t->type == GGUF_F32 ? rd_le32(t->data + 4 * i)
-                               : (uint32_t)rd_le16(t->data + 2 * i) << 16;
+        return f16_to_f32(rd_le16(t->data + 2 * i));
+    if (t->type == GGUF_BF16)
+        return bf16_to_f32(rd_le16(t->data + 2 * i));
+    bits = rd_le32(t->data + 4 * i);
     memcpy(&f, &bits, sizeof f);
     return f;
 }
 
-/* A vector of n, copied as f32; perm_half as in struct wmat. */
+/* A vector of n, copied as f32; perm_half as in struct kmat. */
 static cag_status vector(struct source *s, const struct role *r, int layer,
                          int n, int perm_half, const float **out)
 {
@@ -269,10 +253,10 @@ static cag_status attention(struct source *s, int i, struct model_layer *l)
     cag_status st;
 
     if ((st = vector(s, &r_attn_norm, i, c->d_model, 0, &l->attn_norm)) ||
-        (st = matrix(s, &r_wq, i, n_q, c->d_model, perm, &l->wq)) ||
-        (st = matrix(s, &r_wk, i, n_kv, c->d_model, perm, &l->wk)) ||
-        (st = matrix(s, &r_wv, i, n_kv, c->d_model, 0, &l->wv)) ||
-        (st = matrix(s, &r_wo, i, c->d_model, n_q, 0, &l->wo)))
+        (st = matrix(s, &r_wq, i, n_q, c->d_model, perm, &l->mat[WQ])) ||
+        (st = matrix(s, &r_wk, i, n_kv, c->d_model, perm, &l->mat[WK])) ||
+        (st = matrix(s, &r_wv, i, n_kv, c->d_model, 0, &l->mat[WV])) ||
+        (st = matrix(s, &r_wo, i, c->d_model, n_q, 0, &l->mat[WO])))
         return st;
     if (c->qkv_bias && ((st = vector(s, &r_bq, i, n_q, perm, &l->bq)) ||
                         (st = vector(s, &r_bk, i, n_kv, perm, &l->bk)) ||
@@ -293,10 +277,10 @@ static cag_status feed_forward(struct source *s, int i, struct model_layer *l)
     cag_status st;
 
     if ((st = vector(s, &r_ffn_norm, i, c->d_model, 0, &l->ffn_norm)) ||
-        (st = matrix(s, &r_gate, i, c->d_ff, c->d_model, 0, &l->w_gate)) ||
-        (st = matrix(s, &r_up, i, c->d_ff, c->d_model, 0, &l->w_up)))
+        (st = matrix(s, &r_gate, i, c->d_ff, c->d_model, 0, &l->mat[W_GATE])) ||
+        (st = matrix(s, &r_up, i, c->d_ff, c->d_model, 0, &l->mat[W_UP])))
         return st;
-    return matrix(s, &r_down, i, c->d_model, c->d_ff, 0, &l->w_down);
+    return matrix(s, &r_down, i, c->d_model, c->d_ff, 0, &l->mat[W_DOWN]);
 }
 
 /*
@@ -419,4 +403,14 @@ cag_status weights_from_st(const struct st *st, const struct model_config *c,
     struct source s = { NULL, st, c, a, NULL, err };
 
     return load(&s, w);
+}
+
+uint64_t weights_bytes(const struct model_weights *w, int layer0, int layer1)
+{
+    uint64_t n = 0;
+
+    for (int l = layer0; l < layer1; l++)
+        for (int i = 0; i < N_MAT; i++)
+            n += kmat_bytes(&w->layer[l].mat[i]);
+    return n;
 }

@@ -10,37 +10,23 @@
 
 #include "format/gguf.h"
 #include "format/safetensors.h"
+#include "kernels/kernels.h"
 #include "model/config.h"
 #include "util/arena.h"
 
-/*
- * w [n_out, d_in] row-major as stored, possibly unaligned.
- *
- * llama-architecture GGUF files hold the rows of Wq and Wk permuted per
- * head (interleaved rotary pairs).  perm_half = d_head / 2 for those, else
- * 0.  The row r that the mathematics means (half-split order) is stored at
- *     h = r / d_head, j = r % d_head:
- *     h * d_head + (j % perm_half) * 2 + j / perm_half
- */
-struct wmat {
-    int type; /* enum gguf_type */
-    int n_out, d_in;
-    size_t row_bytes;
-    const uint8_t *data;
-    int perm_half;
-};
+/* The matrices of a layer, in the order in which a pass reads them. */
+enum layer_mat { WQ, WK, WV, WO, W_GATE, W_UP, W_DOWN, N_MAT };
 
 struct model_layer {
-    const float *attn_norm, *ffn_norm; /* [d_model]               */
-    struct wmat wq, wk, wv, wo;
-    const float *bq, *bk, *bv, *bo; /* or NULL; half-split order */
-    const float *q_norm, *k_norm;   /* [d_head] or NULL        */
-    struct wmat w_gate, w_up, w_down;
+    struct kmat mat[N_MAT];            /* stored as the file has them  */
+    const float *attn_norm, *ffn_norm; /* [d_model]                    */
+    const float *bq, *bk, *bv, *bo;    /* or NULL; half-split order    */
+    const float *q_norm, *k_norm;      /* [d_head] or NULL             */
 };
 
 struct model_weights {
-    struct wmat embed;         /* [n_vocab, d_model]      */
-    struct wmat head;          /* = embed when tied       */
+    struct kmat embed;         /* [n_vocab, d_model]      */
+    struct kmat head;          /* = embed when tied       */
     const float *out_norm;     /* [d_model]               */
     struct model_layer *layer; /* [n_layer]               */
 };
@@ -51,6 +37,13 @@ cag_status weights_from_gguf(const struct gguf *g, const struct model_config *c,
 cag_status weights_from_st(const struct st *s, const struct model_config *c,
                            struct arena *a, struct model_weights *w,
                            cag_error *err);
+/* Bytes of the matrices of layers [layer0, layer1); embedding and head are
+ * not counted, since not every part of a model reads both. */
+uint64_t weights_bytes(const struct model_weights *w, int layer0, int layer1);
+static inline uint64_t kmat_bytes(const struct kmat *w)
+{
+    return (uint64_t)w->row_bytes * (uint64_t)w->n_out;
+}
 /* A tensor that only repeats the configuration (rope_freqs.weight, which
  * config.h reads, or a buffer that old checkpoints saved): no weight. */
 bool weights_redundant(const char *name, bool gguf);

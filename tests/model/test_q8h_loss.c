@@ -174,11 +174,10 @@ static void table(const cag_model *m, const int32_t *ids, int n_prefix, int n,
 }
 
 /* Rows r of a matrix times f, where it is pair 3 or 7 of a head. */
-static void scale_pairs(struct wmat *w, int d_head, float f)
+static void scale_pairs(struct kmat *w, int d_head, float f)
 {
     size_t n = (size_t)w->n_out * w->row_bytes;
-    struct kmat old = { w->type,      w->n_out, w->d_in,
-                        w->row_bytes, w->data,  w->perm_half };
+    struct kmat old = *w;
     uint8_t *copy = malloc(n);
 
     assert_non_null(copy);
@@ -215,13 +214,13 @@ static void outliers(void **state)
     mt_ids(ids, N + PROBE, 26, mt_vocab(m));
     table(m, ids, N, PROBE, plain);
     for (int l = 0; l < cag_model_get_info(m)->n_layer; l++) {
-        scale_pairs(&m->weights.layer[l].wk, d, 48.0f);
-        scale_pairs(&m->weights.layer[l].wq, d, 1 / 48.0f);
+        scale_pairs(&m->weights.layer[l].mat[WK], d, 48.0f);
+        scale_pairs(&m->weights.layer[l].mat[WQ], d, 1 / 48.0f);
     }
     table(m, ids, N, PROBE, far);
     for (int l = 0; l < cag_model_get_info(m)->n_layer; l++) {
-        free((void *)(uintptr_t)m->weights.layer[l].wk.data);
-        free((void *)(uintptr_t)m->weights.layer[l].wq.data);
+        free((void *)(uintptr_t)m->weights.layer[l].mat[WK].data);
+        free((void *)(uintptr_t)m->weights.layer[l].mat[WQ].data);
     }
     assert_true(far[3].mean < 1.2 * plain[3].mean);
     assert_true(far[2].mean > 5 * far[3].mean);

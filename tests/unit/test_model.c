@@ -75,7 +75,7 @@ static void containers_agree(void **state)
 /* Channel c of row r of Wq in the order of the mathematics. */
 static float wq_at(const cag_model *m, int r, int c)
 {
-    const struct wmat *w = &m->weights.layer[0].wq;
+    const struct kmat *w = &m->weights.layer[0].mat[WQ];
     int d = 2 * w->perm_half, j = d ? r % d : 0;
     const uint8_t *p;
     uint32_t bits;
@@ -101,14 +101,14 @@ static void rows_agree(void **state)
     int r, c;
 
     (void)state;
-    for (r = 0; r < a->weights.layer[0].wq.n_out; r++)
-        for (c = 0; c < a->weights.layer[0].wq.d_in; c++)
+    for (r = 0; r < a->weights.layer[0].mat[WQ].n_out; r++)
+        for (c = 0; c < a->weights.layer[0].mat[WQ].d_in; c++)
             assert_true(wq_at(a, r, c) == wq_at(b, r, c));
     cag_model_close(a);
     cag_model_close(b);
     a = open_model(DIR_ "llama-bias", CAG_MODEL_NO_TOKENIZER);
     b = open_model(DIR_ "llama-bias.BF16.gguf", CAG_MODEL_NO_TOKENIZER);
-    for (r = 0; r < a->weights.layer[1].wk.n_out; r++)
+    for (r = 0; r < a->weights.layer[1].mat[WK].n_out; r++)
         assert_true(a->weights.layer[1].bk[r] == b->weights.layer[1].bk[r]);
     cag_model_close(a);
     cag_model_close(b);

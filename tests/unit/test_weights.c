@@ -62,8 +62,8 @@ static void refused(struct loaded *l, cag_status want, const char *msg)
     release(l);
 }
 
-/* Row r of the mathematics, as struct wmat says where it is stored. */
-static float first_of_row(const struct wmat *w, int r)
+/* Row r of the mathematics, as struct kmat says where it is stored. */
+static float first_of_row(const struct kmat *w, int r)
 {
     int d = 2 * w->perm_half, j = d ? r % d : 0;
     uint32_t bits;
@@ -90,19 +90,23 @@ static void reads_gguf(void **state)
     assert_int_equal(l.w.embed.row_bytes, 128);
     assert_ptr_not_equal(l.w.head.data, l.w.embed.data);
     y = &l.w.layer[0];
-    assert_int_equal(y->wq.perm_half, 8);
-    assert_int_equal(y->wk.perm_half, 8);
-    assert_int_equal(y->wk.n_out, 16);
-    assert_int_equal(y->wv.perm_half, 0);
-    assert_int_equal(y->w_down.d_in, 64);
+    assert_int_equal(y->mat[WQ].perm_half, 8);
+    assert_int_equal(y->mat[WK].perm_half, 8);
+    assert_int_equal(y->mat[WK].n_out, 16);
+    assert_int_equal(y->mat[WV].perm_half, 0);
+    assert_int_equal(y->mat[W_DOWN].d_in, 64);
+    /* Wq, Wo [32, 32], Wk, Wv [16, 32], gate, up, down [64, 32], in f32 */
+    assert_int_equal(weights_bytes(&l.w, 0, 1),
+                     4 * 32 * (32 + 32 + 16 + 16 + 3 * 64));
+    assert_int_equal(weights_bytes(&l.w, 1, 1), 0);
     assert_null(y->bq);
     assert_null(y->q_norm);
     assert_true(y->attn_norm[3] == 3.0f / 16);
     /* stored row 1 holds channel 8: rows are pairs */
-    assert_true(first_of_row(&y->wq, 8) == 32.0f / 16);
-    assert_true(first_of_row(&y->wq, 1) == 64.0f / 16);
-    assert_true(first_of_row(&y->wq, 16) == 16 * 32.0f / 16);
-    assert_true(first_of_row(&y->wv, 1) == 32.0f / 16);
+    assert_true(first_of_row(&y->mat[WQ], 8) == 32.0f / 16);
+    assert_true(first_of_row(&y->mat[WQ], 1) == 64.0f / 16);
+    assert_true(first_of_row(&y->mat[WQ], 16) == 16 * 32.0f / 16);
+    assert_true(first_of_row(&y->mat[WV], 1) == 32.0f / 16);
     release(&l);
 }
 
@@ -139,7 +143,7 @@ static void reads_biases(void **state)
         gm_tensor(&l.m, "blk.0.attn_v.bias", GGUF_F32, 16, 0);
         assert_int_equal(load(&l, &err), CAG_OK);
         y = &l.w.layer[0];
-        assert_int_equal(y->wq.perm_half, i ? 8 : 0);
+        assert_int_equal(y->mat[WQ].perm_half, i ? 8 : 0);
         assert_true(y->bq[1] == (i ? 2.0f : 1.0f) / 16);
         assert_true(y->bq[8] == (i ? 1.0f : 8.0f) / 16);
         assert_true(y->bq[17] == (i ? 18.0f : 17.0f) / 16);

@@ -179,27 +179,15 @@ static cag_status charge(struct cpu *c, uint64_t bytes, const char *what,
     return CAG_OK;
 }
 
-static uint64_t matrix_bytes(const struct wmat *m)
-{
-    return (uint64_t)m->row_bytes * (uint64_t)m->n_out;
-}
-
-/* Of the layers that are the CPU's, and of the output if that is. */
-static uint64_t weight_bytes(const struct cpu *c)
+/* Weight bytes the CPU reads in a pass: its layers, and the head if it
+ * computes logits. */
+static uint64_t cpu_weight_bytes(const struct cpu *c)
 {
     const struct model_weights *w = c->w;
-    uint64_t n = matrix_bytes(&w->embed);
+    uint64_t n = kmat_bytes(&w->embed) + weights_bytes(w, 0, c->base.layer1);
 
-    for (int l = 0; l < c->base.layer1; l++) {
-        const struct model_layer *m = &w->layer[l];
-
-        n += matrix_bytes(&m->wq) + matrix_bytes(&m->wk) +
-             matrix_bytes(&m->wv) + matrix_bytes(&m->wo) +
-             matrix_bytes(&m->w_gate) + matrix_bytes(&m->w_up) +
-             matrix_bytes(&m->w_down);
-    }
     if (c->base.layer1 == c->cfg->n_layer && w->head.data != w->embed.data)
-        n += matrix_bytes(&w->head);
+        n += kmat_bytes(&w->head);
     return n;
 }
 
@@ -417,19 +405,17 @@ static cag_status check_model(const cag_model *m, cag_error *err)
 /* The family for --precision fast: one that takes a weight of this model. */
 static const struct kernels_fast *choose_fast(const struct cpu *c)
 {
-    int type[7], n_type = 0;
+    int type[N_MAT], n_type = 0;
 
     for (int l = 0; l < c->base.layer1; l++) {
-        const struct model_layer *w = &c->w->layer[l];
-        const struct wmat *m[7] = { &w->wq,     &w->wk,   &w->wv,    &w->wo,
-                                    &w->w_gate, &w->w_up, &w->w_down };
+        const struct kmat *m = c->w->layer[l].mat;
 
-        for (int i = 0; i < 7; i++) {
+        for (int i = 0; i < N_MAT; i++) {
             int j = 0;
-            while (j < n_type && type[j] != m[i]->type)
+            while (j < n_type && type[j] != m[i].type)
                 j++;
-            if (j == n_type && n_type < 7)
-                type[n_type++] = m[i]->type;
+            if (j == n_type && n_type < N_MAT)
+                type[n_type++] = m[i].type;
         }
     }
     return kernels_fast_get(c->k, type, n_type);
@@ -474,7 +460,8 @@ cag_status cpu_new(const cag_model *m, const struct backend_opts *opts,
 
     carve_all(c, &cv);
     c->max_bytes = opts->max_host;
-    st = charge(c, weight_bytes(c) + cv.off, "the model with its scratch", err);
+    st = charge(c, cpu_weight_bytes(c) + cv.off, "the model with its scratch",
+                err);
     if (st)
         goto out;
     if (!cv.overflow)

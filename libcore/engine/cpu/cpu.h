@@ -74,10 +74,4 @@ cag_status cpu_new(const cag_model *m, const struct backend_opts *opts,
 cag_status cpu_reserve_step(struct cpu *c, int n_row, int n_span,
                             cag_error *err);
 
-static inline struct kmat kmat_of(const struct wmat *w)
-{
-    return (struct kmat){ w->type,      w->n_out, w->d_in,
-                          w->row_bytes, w->data,  w->perm_half };
-}
-
 #endif

@@ -131,7 +131,7 @@ static void embed_range(void *ctx, int thread, int64_t begin, int64_t end)
 {
     struct pass *p = ctx;
     struct cpu *c = p->c;
-    struct kmat w = kmat_of(&c->w->embed);
+    struct kmat w = c->w->embed;
     size_t half = (size_t)c->cfg->d_head / 2;
 
     (void)thread;
@@ -247,9 +247,9 @@ static cag_status layer_kv(struct pass *p, cag_error *err)
                         NULL, { 0 } };
 
     pass_product(&pr, p, c->h, c->cfg->d_model);
-    product_add(&pr, &p->w->wq, c->qkv, ld);
-    product_add(&pr, &p->w->wk, c->qkv + c->d_q, ld);
-    product_add(&pr, &p->w->wv, c->qkv + c->d_q + c->d_kv, ld);
+    product_add(&pr, &p->w->mat[WQ], c->qkv, ld);
+    product_add(&pr, &p->w->mat[WK], c->qkv + c->d_q, ld);
+    product_add(&pr, &p->w->mat[WV], c->qkv + c->d_q + c->d_kv, ld);
     stage_run(&st);
     product_run(&pr);
     run_rows(p, rotate_range);
@@ -276,16 +276,16 @@ static void layer_rest(struct pass *p)
     else
         attend_step(&a);
     pass_product(&o, p, c->att, c->d_q);
-    product_add(&o, &p->w->wo, c->y, d);
+    product_add(&o, &p->w->mat[WO], c->y, d);
     struct stage so = { p, &o, STAGE_ATTENTION, NULL, false, NULL, a };
     stage_run(&so);
     product_run(&o);
 
     pass_product(&gu, p, c->h, c->cfg->d_model);
-    product_add(&gu, &p->w->w_gate, c->gate, ff);
-    product_add(&gu, &p->w->w_up, c->up, ff);
+    product_add(&gu, &p->w->mat[W_GATE], c->gate, ff);
+    product_add(&gu, &p->w->mat[W_UP], c->up, ff);
     pass_product(&down, p, c->gate, c->cfg->d_ff);
-    product_add(&down, &p->w->w_down, c->y, d);
+    product_add(&down, &p->w->mat[W_DOWN], c->y, d);
     bool chained = product_chain(&gu, &down);
     struct stage sg = { p,    &gu,      STAGE_NORM, p->w->ffn_norm,
                         true, p->w->bo, { 0 } };

@@ -42,9 +42,9 @@ void product_init(struct product *pr, struct cpu *c, int r0, int n_tok,
     pr->packed = c->packed;
 }
 
-void product_add(struct product *pr, const struct wmat *w, float *y, size_t ld)
+void product_add(struct product *pr, const struct kmat *w, float *y, size_t ld)
 {
-    pr->mat[pr->n_mat++] = (struct out_mat){ kmat_of(w), y, ld, NULL, 0 };
+    pr->mat[pr->n_mat++] = (struct out_mat){ *w, y, ld, NULL, 0 };
 }
 
 size_t product_xq_bound(const struct cpu *c, int d_in)

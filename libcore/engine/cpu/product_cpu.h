@@ -37,7 +37,7 @@ struct product {
 void product_init(struct product *pr, struct cpu *c, int r0, int n_tok,
                   bool rows, const float *x, size_t ld, int d_in);
 /* y [max_row, ld], from the matrix' first column on */
-void product_add(struct product *pr, const struct wmat *w, float *y, size_t ld);
+void product_add(struct product *pr, const struct kmat *w, float *y, size_t ld);
 /*
  * next = Wdown swiglu(pr).  True where one kernel does it: pr then packs its
  * result for next, which needs no product_encode and reads none of pr's y.

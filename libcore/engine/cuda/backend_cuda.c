@@ -273,13 +273,11 @@ static size_t panel_for(const struct cuda *c)
     size_t size = c->operand == KT_F32 ? 4 : 2, most = 0, row = 0;
 
     for (int l = 0; l < c->cfg->n_layer; l++) {
-        const struct model_layer *m = &c->w->layer[l];
-        const struct wmat *w[7] = { &m->wq,     &m->wk,   &m->wv,    &m->wo,
-                                    &m->w_gate, &m->w_up, &m->w_down };
-        for (int i = 0; i < 7; i++) {
-            size_t r = (size_t)w[i]->d_in * size;
-            size_t n = r * (size_t)w[i]->n_out;
-            if (w[i]->type == c->operand && w[i]->perm_half == 0)
+        const struct kmat *w = c->w->layer[l].mat;
+        for (int i = 0; i < N_MAT; i++) {
+            size_t r = (size_t)w[i].d_in * size;
+            size_t n = r * (size_t)w[i].n_out;
+            if (w[i].type == c->operand && w[i].perm_half == 0)
                 continue;
             most = n > most ? n : most;
             row = r > row ? r : row;
@@ -525,7 +523,7 @@ static cag_status check_model(const cag_model *m,
 static int operand_for(const cag_model *m, const struct backend_opts *opts)
 {
     return opts->precision == CAG_PRECISION_EXACT ||
-                   m->weights.layer[0].wq.type == KT_F32
+                   m->weights.layer[0].mat[WQ].type == KT_F32
                ? KT_F32
                : KT_BF16;
 }

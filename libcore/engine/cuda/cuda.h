@@ -47,7 +47,7 @@ enum cuda_mark {
 #define CUDA_TRACE_SLOTS 256
 
 struct cuda_layer {
-    struct kmat wq, wk, wv, wo, w_gate, w_up, w_down;
+    struct kmat mat[N_MAT];
     const float *attn_norm, *ffn_norm, *bq, *bk, *bv, *bo, *q_norm, *k_norm;
 };
 

@@ -205,7 +205,7 @@ static int layer_qkv(const struct pass *p, const struct cuda_layer *w)
     if (p->few) {
         const struct cuk_gemv g = { CUK_STORE,
                                     3,
-                                    { w->wq, w->wk, w->wv },
+                                    { w->mat[WQ], w->mat[WK], w->mat[WV] },
                                     { q, k, v },
                                     { ld, ld, ld },
                                     { NULL, NULL, NULL },
@@ -214,9 +214,9 @@ static int layer_qkv(const struct pass *p, const struct cuda_layer *w)
                                     p->pad_row };
         return cuk_gemv(c->run, &g);
     }
-    TRY(gemm(p, q, ld, false, c->h, d, 0, &w->wq));
-    TRY(gemm(p, k, ld, false, c->h, d, 0, &w->wk));
-    return gemm(p, v, ld, false, c->h, d, 0, &w->wv);
+    TRY(gemm(p, q, ld, false, c->h, d, 0, &w->mat[WQ]));
+    TRY(gemm(p, k, ld, false, c->h, d, 0, &w->mat[WK]));
+    return gemm(p, v, ld, false, c->h, d, 0, &w->mat[WV]);
 }
 
 static int layer_kv(const struct pass *p, const struct cuda_layer *w, int l)
@@ -253,13 +253,15 @@ static int layer_ffn(const struct pass *p, const struct cuda_layer *w, int r0)
 
     if (p->few) {
         const struct cuk_gemv o = {
-            CUK_ADD,   1,      { w->wo },      { c->x },  { d },
+            CUK_ADD,   1,      { w->mat[WO] }, { c->x },  { d },
             { w->bo }, c->att, (size_t)c->d_q, p->pad_row
         };
-        const struct cuk_gemv gu = { CUK_SWIGLU, 2,      { w->w_gate, w->w_up },
-                                     { c->act }, { ff }, { NULL },
-                                     c->h,       d,      p->pad_row };
-        const struct cuk_gemv down = { CUK_ADD,  1,     { w->w_down },
+        const struct cuk_gemv gu = {
+            CUK_SWIGLU, 2,      { w->mat[W_GATE], w->mat[W_UP] },
+            { c->act }, { ff }, { NULL },
+            c->h,       d,      p->pad_row
+        };
+        const struct cuk_gemv down = { CUK_ADD,  1,     { w->mat[W_DOWN] },
                                        { c->x }, { d }, { NULL },
                                        c->act,   ff,    p->pad_row };
         TRY(cuk_gemv(c->run, &o));
@@ -270,14 +272,14 @@ static int layer_ffn(const struct pass *p, const struct cuda_layer *w, int r0)
     }
     uint8_t *h = (uint8_t *)c->h + (size_t)r0 * d * operand_bytes(type);
     uint8_t *act = (uint8_t *)c->act + (size_t)r0 * ff * operand_bytes(type);
-    TRY(gemm(p, c->x, d, true, c->att, (size_t)c->d_q, r0, &w->wo));
+    TRY(gemm(p, c->x, d, true, c->att, (size_t)c->d_q, r0, &w->mat[WO]));
     TRY(cuk_add_norm(c->run, x, NULL, w->bo, h, type, w->ffn_norm,
                      c->cfg->rms_eps, n, (int)d));
-    TRY(gemm(p, c->gate, ff, false, c->h, d, r0, &w->w_gate));
-    TRY(gemm(p, c->up, ff, false, c->h, d, r0, &w->w_up));
+    TRY(gemm(p, c->gate, ff, false, c->h, d, r0, &w->mat[W_GATE]));
+    TRY(gemm(p, c->up, ff, false, c->h, d, r0, &w->mat[W_UP]));
     TRY(cuk_swiglu(c->run, act, type, c->gate + (size_t)r0 * ff,
                    c->up + (size_t)r0 * ff, ff, n, (int)ff));
-    return gemm(p, c->x, d, true, c->act, ff, r0, &w->w_down);
+    return gemm(p, c->x, d, true, c->act, ff, r0, &w->mat[W_DOWN]);
 }
 
 /* The norm between layers, or before the head: there in f32. */

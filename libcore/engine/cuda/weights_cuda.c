@@ -58,12 +58,12 @@ static void *place(struct walk *w, const void *src, uint64_t n)
     return w->base ? w->base + at : NULL;
 }
 
-static struct kmat matrix(struct walk *w, const struct wmat *m)
+static struct kmat matrix(struct walk *w, const struct kmat *m)
 {
-    struct kmat k = { m->type,      m->n_out, m->d_in,
-                      m->row_bytes, NULL,     m->perm_half };
+    struct kmat k = *m;
     size_t n;
 
+    k.data = NULL;
     if (!mem_mul(&n, m->row_bytes, (size_t)m->n_out))
         w->overflow = true;
     else
@@ -82,20 +82,20 @@ static void walk_layer(struct walk *w, const struct model_layer *m,
     int d = cfg->d_model, kv = cfg->n_kv_head * cfg->d_head;
 
     out->attn_norm = vector(w, m->attn_norm, d);
-    out->wq = matrix(w, &m->wq);
-    out->wk = matrix(w, &m->wk);
-    out->wv = matrix(w, &m->wv);
+    out->mat[WQ] = matrix(w, &m->mat[WQ]);
+    out->mat[WK] = matrix(w, &m->mat[WK]);
+    out->mat[WV] = matrix(w, &m->mat[WV]);
     out->bq = vector(w, m->bq, cfg->n_head * cfg->d_head);
     out->bk = vector(w, m->bk, kv);
     out->bv = vector(w, m->bv, kv);
     out->q_norm = vector(w, m->q_norm, cfg->d_head);
     out->k_norm = vector(w, m->k_norm, cfg->d_head);
-    out->wo = matrix(w, &m->wo);
+    out->mat[WO] = matrix(w, &m->mat[WO]);
     out->bo = vector(w, m->bo, d);
     out->ffn_norm = vector(w, m->ffn_norm, d);
-    out->w_gate = matrix(w, &m->w_gate);
-    out->w_up = matrix(w, &m->w_up);
-    out->w_down = matrix(w, &m->w_down);
+    out->mat[W_GATE] = matrix(w, &m->mat[W_GATE]);
+    out->mat[W_UP] = matrix(w, &m->mat[W_UP]);
+    out->mat[W_DOWN] = matrix(w, &m->mat[W_DOWN]);
 }
 
 /* Whoever has the first layer looks the ids up. */
