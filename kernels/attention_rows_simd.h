@@ -47,8 +47,8 @@ static void fetch_tile(const struct attn_job *job, int i, int b, int n_block)
 
     for (size_t at = bytes * (size_t)b / (size_t)n_block & ~(size_t)63;
          at < end; at += 64) {
-        _mm_prefetch((const char *)job->k[i] + at, _MM_HINT_T1);
-        _mm_prefetch((const char *)job->v[i] + at, _MM_HINT_T1);
+        v_prefetch_l2((const char *)job->k[i] + at);
+        v_prefetch_l2((const char *)job->v[i] + at);
     }
 }
 

@@ -1,7 +1,7 @@
 /*
  * attention_simd.h - attention in the vectors of simd_<set>.h; included once
  * by attention_<set>.c, which sets MR, the rows of a block, and ACC_REGS, the
- * registers for accumulators.
+ * registers for accumulators, and ends with ATTENTION_ENTRIES(<set>).
  *
  * Both products have the shape of the gemm's micro-kernel: lanes are keys
  * (scores) or channels (values), q and p are broadcast as they lie.  A block
@@ -37,7 +37,7 @@ INLINE void fetch(const void *next, int i, int n, const int kv_type)
 
     if (next && (size == 2 || i % 64 == 0))
         for (int j = 0; j < n * size; j += 64)
-            _mm_prefetch((const char *)next + i * size + j, _MM_HINT_T0);
+            v_prefetch((const char *)next + i * size + j);
 }
 
 INLINE VF load_kv_n(const void *p, size_t i, int n, const int kv_type)
@@ -49,15 +49,24 @@ INLINE VF load_kv_n(const void *p, size_t i, int n, const int kv_type)
     return v_load_n((const float *)p + i, n);
 }
 
+/* A tile as a block of rows reads it. */
+struct tile {
+    const void *k, *v;
+    const void *next;     /* K of the tile after it, or NULL */
+    const float *ks, *vs; /* [64] scales, or NULL */
+};
+
 /*
- * s[r][t] for nr rows and nv vectors of keys from vector v0 on, times the
- * keys' scales unless those are NULL; the tile to be read next is fetched on
- * the way.
+ * s[r][t] for nr rows of q and nv vectors of keys from vector v0 on, times
+ * the keys' scales unless those are NULL; V is fetched on the way where a
+ * tile follows.
  */
-INLINE void scores(float *s, const float *q, const void *k, const float *scale,
-                   const void *next, int d_head, int v0, const int kv_type,
-                   const int nr, const int nv)
+INLINE void scores(float *s, const float *q, const struct tile *tile,
+                   int d_head, int v0, const int kv_type, const int nr,
+                   const int nv)
 {
+    const void *k = tile->k, *next = tile->next ? tile->v : NULL;
+    const float *scale = tile->ks;
     VF c[MR][4];
     size_t at[4];
 
@@ -95,16 +104,34 @@ INLINE void scores(float *s, const float *q, const void *k, const float *scale,
         }
 }
 
+/* What the rows of a block bring to values. */
+struct weighted {
+    float *o;         /* [nr][d_head], already computed tiles */
+    int d_head;       /* stride of o */
+    const float *p;   /* [nr][64], weights of this tile's keys */
+    const float *a;   /* [nr], factor of the old o */
+    const bool *skip; /* [nr], the row sees no key of the tile */
+};
+
+/* Channels of V that values reads: element `at` is key 0's first. */
+struct channels {
+    const void *v;
+    const void *next; /* as many bytes of the next tile's K, or NULL */
+    size_t at;
+    int width; /* of the group: the stride from key to key */
+    int n;     /* channels left, where nv is 1 */
+};
+
 /*
- * o[r][0 .. nv * VW) for nr rows; v points at the first channel of key 0.
- * nv > 1: whole groups of 32 channels.  nv = 1: the last, narrower group of
- * the given width, of which n channels are left.
+ * o[r][0 .. nv * VW) for nr rows.  nv > 1: whole groups of 32 channels.
+ * nv = 1: n channels of the last, narrower group.
  */
-INLINE void values(float *o, int ldo, const float *p, const float *a,
-                   const bool *skip, const void *tile, const void *next,
-                   size_t at, int width, int n, const int kv_type, const int nr,
-                   const int nv)
+INLINE void values(const struct weighted *w, int c0, const struct channels *ch,
+                   const int kv_type, const int nr, const int nv)
 {
+    const int ldo = w->d_head, n = ch->n;
+    float *o = w->o + c0;
+    size_t at = ch->at;
     VF c[MR][4];
 
 #pragma GCC unroll 16
@@ -113,31 +140,31 @@ INLINE void values(float *o, int ldo, const float *p, const float *a,
         for (int j = 0; j < nv; j++)
             c[r][j] = v_mul(nv > 1 ? v_load(o + r * ldo + j * VW)
                                    : v_load_n(o + r * ldo, n),
-                            v_bcast(a + r));
-    for (int t = 0; t < KV_TILE; t++, at += (size_t)width) {
+                            v_bcast(w->a + r));
+    for (int t = 0; t < KV_TILE; t++, at += (size_t)ch->width) {
         VF b[4];
 
         if (nv > 1)
-            fetch(next, t * nv * VW, nv * VW, kv_type);
+            fetch(ch->next, t * nv * VW, nv * VW, kv_type);
 #pragma GCC unroll 4
         for (int j = 0; j < nv; j++)
-            b[j] = nv > 1 ? load_kv(tile,
+            b[j] = nv > 1 ? load_kv(ch->v,
                                     at + (size_t)(j * VW % 32 +
                                                   j * VW / 32 * 32 * KV_TILE),
                                     kv_type)
-                          : load_kv_n(tile, at, n, kv_type);
+                          : load_kv_n(ch->v, at, n, kv_type);
 #pragma GCC unroll 16
         for (int r = 0; r < nr; r++) {
-            VF w = v_bcast(p + r * KV_TILE + t);
+            VF f = v_bcast(w->p + r * KV_TILE + t);
 
 #pragma GCC unroll 4
             for (int j = 0; j < nv; j++)
-                c[r][j] = v_fma(w, b[j], c[r][j]);
+                c[r][j] = v_fma(f, b[j], c[r][j]);
         }
     }
 #pragma GCC unroll 16
     for (int r = 0; r < nr; r++) {
-        if (skip[r])
+        if (w->skip[r])
             continue;
 #pragma GCC unroll 4
         for (int j = 0; j < nv; j++) {
@@ -149,42 +176,41 @@ INLINE void values(float *o, int ldo, const float *p, const float *a,
     }
 }
 
-/* A tile as a block of rows reads it. */
-struct tile {
-    const void *k, *v;
-    const void *next;     /* K of the tile after it, or NULL */
-    const float *ks, *vs; /* [64] scales, or NULL */
-};
-
 /* nr rows from r0 over one tile */
 INLINE void block(const struct attn_job *job, int r0, int64_t key0,
                   const struct tile *tile, const float *q, float *s,
                   const int kv_type, const int nr)
 {
-    const void *k = tile->k, *v = tile->v, *next = tile->next;
     const size_t size = kv_type == KV_Q8H ? 1 : 2; /* where next is set */
     const int d = job->d_head, full = d / 32 * 32;
     const int wide = nr * 4 <= ACC_REGS ? 4 : 2;
-    float *o = job->o + (size_t)r0 * (size_t)d;
     float a[MR_PAD];
     bool skip[MR_PAD];
+    const struct weighted w = { job->o + (size_t)r0 * (size_t)d, d, s, a,
+                                skip };
+    struct channels ch = { .v = tile->v, .width = 32 };
     int c = 0;
 
     for (int j = 0; j < TV; j += wide)
-        scores(s, q + r0 * QS, k, tile->ks, next ? v : NULL, d, j, kv_type, nr,
-               wide);
+        scores(s, q + r0 * QS, tile, d, j, kv_type, nr, wide);
     softmax(s, job, r0, nr, key0, tile->vs, a, skip);
-    for (; wide == 4 && c + 4 * VW <= full; c += 4 * VW)
-        values(o + c, d, s, a, skip, v,
-               next ? (const char *)next + size * (size_t)c * KV_TILE : NULL,
-               (size_t)(c * KV_TILE), 32, 0, kv_type, nr, 4);
-    for (; c < full; c += 2 * VW)
-        values(o + c, d, s, a, skip, v, NULL,
-               (size_t)(c / 32 * 32 * KV_TILE + c % 32), 32, 0, kv_type, nr, 2);
-    for (; c < d; c += VW)
-        values(o + c, d, s, a, skip, v, NULL,
-               (size_t)(full * KV_TILE + c - full), d - full,
-               d - c < VW ? d - c : VW, kv_type, nr, 1);
+    for (; wide == 4 && c + 4 * VW <= full; c += 4 * VW) {
+        ch.at = (size_t)(c * KV_TILE);
+        if (tile->next)
+            ch.next = (const char *)tile->next + size * ch.at;
+        values(&w, c, &ch, kv_type, nr, 4);
+    }
+    ch.next = NULL;
+    for (; c < full; c += 2 * VW) {
+        ch.at = (size_t)(c / 32 * 32 * KV_TILE + c % 32);
+        values(&w, c, &ch, kv_type, nr, 2);
+    }
+    ch.width = d - full;
+    for (; c < d; c += VW) {
+        ch.at = (size_t)(full * KV_TILE + c - full);
+        ch.n = d - c < VW ? d - c : VW;
+        values(&w, c, &ch, kv_type, nr, 1);
+    }
 }
 
 #define BLOCK_CASE(n)                                    \
@@ -317,5 +343,23 @@ static void finish(float *out, size_t ldo, const float *l, const float *o,
             v_store_n(out + c, v_div(v_load_n(o + c, n), v_set1(l[r])), n);
         }
 }
+
+/* The functions of a set, by these. */
+#define ATTENTION_ENTRIES(set)                                            \
+    void attention_##set(const struct attn_job *job)                      \
+    {                                                                     \
+        attention(job);                                                   \
+    }                                                                     \
+    void attention_##set##_merge(float *m, float *l, float *o,            \
+                                 const float *m2, const float *l2,        \
+                                 const float *o2, int n_row, int d_head)  \
+    {                                                                     \
+        merge(m, l, o, m2, l2, o2, n_row, d_head);                        \
+    }                                                                     \
+    void attention_##set##_finish(float *out, size_t ldo, const float *l, \
+                                  const float *o, int n_row, int d_head)  \
+    {                                                                     \
+        finish(out, ldo, l, o, n_row, d_head);                            \
+    }
 
 #endif

@@ -6,41 +6,24 @@
 #ifndef KERNELS_GEMM_FAST_H
 #define KERNELS_GEMM_FAST_H
 
-#include "kernels/kernels.h"
 #include "kernels/ref.h"
 
-/* bf16-tiles, bf16-pairs */
+/* bf16-tiles, bf16-pairs; the scalar ones' pack_size is gemm_ref's */
 void gemm_bf16_scalar_pack(float *xp, const float *x, size_t ldx, int n_tok,
                            int d_in, int t0, int t1);
 void gemm_pairs_scalar(float *y, size_t ldy, const float *xp, int n_tok,
                        const struct kmat *w, int row0, int row1,
                        float *scratch);
-size_t gemm_avx512bf16_pack_size(int n_tok, int d_in);
-void gemm_avx512bf16_pack(float *xp, const float *x, size_t ldx, int n_tok,
-                          int d_in, int t0, int t1);
-void gemm_avx512bf16(float *y, size_t ldy, const float *xp, int n_tok,
-                     const struct kmat *w, int row0, int row1, float *scratch);
 void gemm_tiles_scalar(float *y, size_t ldy, const float *xp, int n_tok,
                        const struct kmat *w, int row0, int row1,
                        float *scratch);
-size_t gemm_amx_pack_size(int n_tok, int d_in);
-void gemm_amx_pack(float *xp, const float *x, size_t ldx, int n_tok, int d_in,
-                   int t0, int t1);
-void gemm_amx(float *y, size_t ldy, const float *xp, int n_tok,
-              const struct kmat *w, int row0, int row1, float *scratch);
 void attention_tiles_scalar(const struct attn_job *job);
+KERNEL_GEMM(gemm_avx512bf16);
+KERNEL_GEMM(gemm_amx);
 void attention_amx(const struct attn_job *job);
 
 /* u4s8 */
-size_t gemm_u4_scalar_pack_size(int n_tok, int d_in);
-void gemm_u4_scalar_pack(float *xp, const float *x, size_t ldx, int n_tok,
-                         int d_in, int t0, int t1);
-void gemm_u4_scalar(float *y, size_t ldy, const float *xp, int n_tok,
-                    const struct kmat *w, int row0, int row1, float *scratch);
-size_t gemm_u4_avx2_pack_size(int n_tok, int d_in);
-void gemm_u4_avx2_pack(float *xp, const float *x, size_t ldx, int n_tok,
-                       int d_in, int t0, int t1);
-void gemm_u4_avx2(float *y, size_t ldy, const float *xp, int n_tok,
-                  const struct kmat *w, int row0, int row1, float *scratch);
+KERNEL_GEMM(gemm_u4_scalar);
+KERNEL_GEMM(gemm_u4_avx2);
 
 #endif

@@ -1,7 +1,8 @@
 /*
  * gemm_simd.h - the prompt phase's matrix product, in the vectors of
  * simd_<set>.h; included once by gemm_<set>.c, which sets MR, PB and UNPACK,
- * and SWIGLU if it has a gated product.
+ * and SWIGLU if it has a gated product, and ends with GEMM_ENTRIES(gemm_<set>)
+ * and, having one, GEMM_SET_ENTRIES(<set>).
  *
  * A unit is an f32, or, where UNIT is 2, a pair of bf16: the weights and
  * inputs of a lane's next step.  K is counted in units here.  A pair needs
@@ -177,8 +178,7 @@ static void put(float *y, size_t ldy, const float *acc, int n_row, int n_tok,
             VF c[VW];
 
             for (int t = 0; t < m && r + VW < n_row; t++)
-                _mm_prefetch((const char *)(y + (size_t)(v + t) * ldy + r + VW),
-                             _MM_HINT_ET0);
+                v_prefetch_write(y + (size_t)(v + t) * ldy + r + VW);
             for (int i = 0; i < VW; i++)
                 c[i] = i < n ? v_load(acc + (r + i) * width + v) : v_zero();
             v_transpose(c);
@@ -188,27 +188,39 @@ static void put(float *y, size_t ldy, const float *acc, int n_row, int n_tok,
     }
 }
 
-/*
- * Blocks [b0, b1) of n_block, over kc weights from k on; x at the first group.
- */
-static void panel(float *acc, const float *wp, const float *x, int n_tok,
-                  int d_in, int k, int kc, int n_row, int n_block, int b0,
-                  int b1, int g0, int g1)
+/* The product that a super-block is: n_row rows of groups [g0, g1). */
+struct super_block {
+    const float *xp; /* of all tokens */
+    int n_tok;
+    int n_unit;         /* of a row and a token */
+    int n_row, n_block; /* blocks of at most MR rows, about equal */
+    int g0, g1;
+    float *wp, *acc;
+};
+
+/* first row of block b */
+INLINE int block_row(const struct super_block *o, int b)
 {
-    int first = n_row * b0 / n_block;
+    return o->n_row * b / o->n_block;
+}
+
+/* Blocks [b0, b1), which wp holds, over kc weights from k on. */
+static void panel(const struct super_block *o, int k, int kc, int b0, int b1)
+{
+    int first = block_row(o, b0);
 
     for (int s = 0; s < kc; s += KS)
-        for (int g = g0; g < g1; g++) {
-            int width = group_width(n_tok, g);
-            const float *xg = x + (size_t)g * GW * (size_t)d_in +
-                              (size_t)(k + s) * (size_t)width;
-            float *ag = acc + (size_t)(g - g0) * (size_t)(n_row * GW);
+        for (int g = o->g0; g < o->g1; g++) {
+            int width = group_width(o->n_tok, g);
+            const float *x = o->xp + (size_t)g * GW * (size_t)o->n_unit +
+                             (size_t)(k + s) * (size_t)width;
+            float *acc = o->acc + (size_t)(g - o->g0) * (size_t)(o->n_row * GW);
 
             for (int b = b0; b < b1; b++) {
-                int r0 = n_row * b / n_block, r1 = n_row * (b + 1) / n_block;
+                int r0 = block_row(o, b), r1 = block_row(o, b + 1);
 
-                micro_any(ag + (size_t)(r0 * width),
-                          wp + (size_t)((r0 - first) * WS + s), xg,
+                micro_any(acc + (size_t)(r0 * width),
+                          o->wp + (size_t)((r0 - first) * WS + s), x,
                           kc - s < KS ? kc - s : KS, k + s == 0, r1 - r0,
                           width);
             }
@@ -224,38 +236,32 @@ static void fetch_rows(const struct kmat *w, int r0, int r1, size_t off,
 {
     for (int r = r0; r < r1; r++)
         for (size_t i = 0; i < bytes + 63; i += 64)
-            _mm_prefetch((const char *)kmat_row(w, r) + off + i, _MM_HINT_T1);
+            v_prefetch_l2(kmat_row(w, r) + off + i);
 }
 
-/* One super-block: rows [row0, row1) of groups [g0, g1). */
-static void super_block(const float *xp, int n_tok, const struct kmat *w,
-                        int row0, int row1, int g0, int g1, float *wp,
-                        float *acc)
+/* The n_row rows of w from row0 on. */
+static void super_run(const struct super_block *o, const struct kmat *w,
+                      int row0)
 {
     size_t block = (size_t)kt_block_weights(w->type);
-    int n_unit = units(w->d_in);
-    int n_row = row1 - row0, n_block = (n_row + MR - 1) / MR;
 
-    for (int k = 0; k < n_unit; k += KC) {
-        int kc = n_unit - k < KC ? n_unit - k : KC;
+    for (int k = 0; k < o->n_unit; k += KC) {
+        int kc = o->n_unit - k < KC ? o->n_unit - k : KC;
         int left = w->d_in - k * UNIT, n = left < KC * UNIT ? left : KC * UNIT;
         size_t off = (size_t)(k * UNIT) / block * kt_block_bytes(w->type);
 
-        for (int b = 0; b < n_block; b += PB) {
-            int end = n_block - b < PB ? n_block : b + PB;
-            int r0 = n_row * b / n_block, r1 = n_row * end / n_block;
+        for (int b = 0; b < o->n_block; b += PB) {
+            int end = o->n_block - b < PB ? o->n_block : b + PB;
+            int after = o->n_block - end < PB ? o->n_block : end + PB;
+            int r0 = block_row(o, b), r1 = block_row(o, end);
 
             for (int r = r0; r < r1; r++)
-                UNPACK(wp + (r - r0) * WS, w->type, kmat_row(w, row0 + r) + off,
-                       n);
-            if (end < n_block)
-                fetch_rows(
-                    w, row0 + r1,
-                    row0 + n_row * (n_block - end < PB ? n_block : end + PB) /
-                               n_block,
-                    off, (size_t)n / block * kt_block_bytes(w->type));
-            panel(acc, wp, xp, n_tok, n_unit, k, kc, n_row, n_block, b, end, g0,
-                  g1);
+                UNPACK(o->wp + (r - r0) * WS, w->type,
+                       kmat_row(w, row0 + r) + off, n);
+            if (end < o->n_block)
+                fetch_rows(w, row0 + r1, row0 + block_row(o, after), off,
+                           (size_t)n / block * kt_block_bytes(w->type));
+            panel(o, k, kc, b, end);
         }
     }
 }
@@ -278,23 +284,35 @@ static int rows_that_fit(int n_group)
     return ACC_MAX / (n_group * GW) / MR * MR;
 }
 
+INLINE void super_rows(struct super_block *o, int n_row)
+{
+    o->n_row = n_row;
+    o->n_block = (n_row + MR - 1) / MR;
+}
+
 static void gemm(float *y, size_t ldy, const float *xp, int n_tok,
                  const struct kmat *w, int row0, int row1, float *scratch)
 {
-    float *wp = scratch, *acc = scratch + PANEL;
     int n_group = (n_tok + GW - 1) / GW, part = part_of(n_tok, w->d_in) / GW;
+    struct super_block o = { .xp = xp,
+                             .n_tok = n_tok,
+                             .n_unit = units(w->d_in),
+                             .wp = scratch,
+                             .acc = scratch + PANEL };
 
-    for (int g0 = 0; g0 < n_group; g0 += part) {
-        int g1 = n_group - g0 < part ? n_group : g0 + part;
-        int rows = rows_that_fit(g1 - g0);
+    for (o.g0 = 0; o.g0 < n_group; o.g0 += part) {
+        int rows;
 
+        o.g1 = n_group - o.g0 < part ? n_group : o.g0 + part;
+        rows = rows_that_fit(o.g1 - o.g0);
         for (int r = row0; r < row1; r += rows) {
             int n = row1 - r < rows ? row1 - r : rows;
 
-            super_block(xp, n_tok, w, r, r + n, g0, g1, wp, acc);
-            for (int g = g0; g < g1; g++)
+            super_rows(&o, n);
+            super_run(&o, w, r);
+            for (int g = o.g0; g < o.g1; g++)
                 put(y + (size_t)g * GW * ldy + r, ldy,
-                    acc + (size_t)(g - g0) * (size_t)(n * GW), n,
+                    o.acc + (size_t)(g - o.g0) * (size_t)(n * GW), n,
                     n_tok - g * GW < GW ? n_tok - g * GW : GW,
                     group_width(n_tok, g));
         }
@@ -311,22 +329,29 @@ static void gated(float *gp, const float *xp, int n_tok,
                   const struct kmat *gate, const struct kmat *up, int row0,
                   int row1, float *scratch)
 {
-    float *wp = scratch, *acc = scratch + PANEL;
+    float *acc = scratch + PANEL;
     int n_group = (n_tok + GW - 1) / GW;
     int part = part_of(n_tok, gate->d_in) / GW;
+    struct super_block o = {
+        .xp = xp, .n_tok = n_tok, .n_unit = units(gate->d_in), .wp = scratch
+    };
 
-    for (int g0 = 0; g0 < n_group; g0 += part) {
-        int g1 = n_group - g0 < part ? n_group : g0 + part;
-        int rows = rows_that_fit(2 * (g1 - g0));
+    for (o.g0 = 0; o.g0 < n_group; o.g0 += part) {
+        int rows;
 
+        o.g1 = n_group - o.g0 < part ? n_group : o.g0 + part;
+        rows = rows_that_fit(2 * (o.g1 - o.g0));
         for (int r = row0; r < row1; r += rows) {
             int n = row1 - r < rows ? row1 - r : rows;
-            float *acc_up = acc + (size_t)(g1 - g0) * (size_t)(n * GW);
+            float *acc_up = acc + (size_t)(o.g1 - o.g0) * (size_t)(n * GW);
 
-            super_block(xp, n_tok, gate, r, r + n, g0, g1, wp, acc);
-            super_block(xp, n_tok, up, r, r + n, g0, g1, wp, acc_up);
-            for (int g = g0; g < g1; g++) {
-                size_t at = (size_t)(g - g0) * (size_t)(n * GW);
+            super_rows(&o, n);
+            o.acc = acc;
+            super_run(&o, gate, r);
+            o.acc = acc_up;
+            super_run(&o, up, r);
+            for (int g = o.g0; g < o.g1; g++) {
+                size_t at = (size_t)(g - o.g0) * (size_t)(n * GW);
                 int width = group_width(n_tok, g);
 
                 SWIGLU(gp + (size_t)g * GW * (size_t)gate->n_out +
@@ -337,5 +362,33 @@ static void gated(float *gp, const float *xp, int n_tok,
     }
 }
 #endif
+
+/* The functions of a product, and those that a set has beside, by these. */
+#define GEMM_ENTRIES(name)                                              \
+    size_t name##_pack_size(int n_tok, int d_in)                        \
+    {                                                                   \
+        return pack_size(n_tok, d_in);                                  \
+    }                                                                   \
+    void name##_pack(float *xp, const float *x, size_t ldx, int n_tok,  \
+                     int d_in, int t0, int t1)                          \
+    {                                                                   \
+        pack(xp, x, ldx, n_tok, d_in, t0, t1);                          \
+    }                                                                   \
+    void name(float *y, size_t ldy, const float *xp, int n_tok,         \
+              const struct kmat *w, int row0, int row1, float *scratch) \
+    {                                                                   \
+        gemm(y, ldy, xp, n_tok, w, row0, row1, scratch);                \
+    }
+#define GEMM_SET_ENTRIES(set)                                               \
+    int gemm_##set##_part(int n_tok, int d_in)                              \
+    {                                                                       \
+        return part_of(n_tok, d_in);                                        \
+    }                                                                       \
+    void gemm_##set##_gated(float *gp, const float *xp, int n_tok,          \
+                            const struct kmat *gate, const struct kmat *up, \
+                            int row0, int row1, float *scratch)             \
+    {                                                                       \
+        gated(gp, xp, n_tok, gate, up, row0, row1, scratch);                \
+    }
 
 #endif

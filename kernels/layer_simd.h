@@ -1,6 +1,8 @@
 /*
  * layer_simd.h - norm, rotation, gate and residual in the vectors of
- * simd_<set>.h.  They touch each value once or twice and are bound by it.
+ * simd_<set>.h; included once by layer_<set>.c, which ends with
+ * LAYER_ENTRIES(<set>).  They touch each value once or twice and are bound
+ * by it.
  */
 #ifndef KERNELS_LAYER_SIMD_H
 #define KERNELS_LAYER_SIMD_H
@@ -100,5 +102,26 @@ static void add(float *y, const float *x, size_t n)
         v_store_n(y + i, v_add(v_load_n(y + i, m), v_load_n(x + i, m)), m);
     }
 }
+
+/* The functions of a set, by these. */
+#define LAYER_ENTRIES(set)                                                \
+    void rmsnorm_##set(float *y, size_t ldy, const float *x, size_t ldx,  \
+                       const float *w, int n_row, int d, float eps)       \
+    {                                                                     \
+        rmsnorm(y, ldy, x, ldx, w, n_row, d, eps);                        \
+    }                                                                     \
+    void rope_##set(float *x, int n_head, int d_head, const float *cos,   \
+                    const float *sin, float scale)                        \
+    {                                                                     \
+        rope(x, n_head, d_head, cos, sin, scale);                         \
+    }                                                                     \
+    void swiglu_##set(float *y, const float *g, const float *u, size_t n) \
+    {                                                                     \
+        swiglu(y, g, u, n);                                               \
+    }                                                                     \
+    void add_##set(float *y, const float *x, size_t n)                    \
+    {                                                                     \
+        add(y, x, n);                                                     \
+    }
 
 #endif

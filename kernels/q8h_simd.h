@@ -1,6 +1,6 @@
 /*
  * q8h_simd.h - rows of codec q8h in the vectors of simd_<set>.h; included
- * once by q8h_<set>.c.
+ * once by q8h_<set>.c, which ends with Q8H_ENTRIES(<set>).
  *
  * A block is at least 8 channels.  Steps of a butterfly inside a vector are a
  * swap of lanes and a sum with the upper lanes negated (a - b is a + -b, to
@@ -111,5 +111,22 @@ static void rotate(float *x, const float *f, int n_row, int d_head)
             v_store_n(x + i, v_mul(v_load(y + i), inverse), lanes(d_head, i));
     }
 }
+
+/* The functions of a set, by these. */
+#define Q8H_ENTRIES(set)                                                     \
+    bool q8h_##set##_encode(int8_t *code, uint16_t *scale, const float *x,   \
+                            const float *f, int d_head)                      \
+    {                                                                        \
+        return encode(code, scale, x, f, d_head);                            \
+    }                                                                        \
+    void q8h_##set##_decode(float *x, const int8_t *code, uint16_t scale,    \
+                            const float *f, int d_head)                      \
+    {                                                                        \
+        decode(x, code, scale, f, d_head);                                   \
+    }                                                                        \
+    void q8h_##set##_rotate(float *x, const float *f, int n_row, int d_head) \
+    {                                                                        \
+        rotate(x, f, n_row, d_head);                                         \
+    }
 
 #endif

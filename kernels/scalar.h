@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include "kernels/exp2.h"
-#include "kernels/kernels.h"
 #include "kernels/ref.h"
 
 static inline float exp2_scalar(float x)
@@ -61,28 +60,6 @@ static inline void dot32_scalar_step(float lane[32], const float *a,
  * Storing, adding, dividing and expanding have no order to keep: the set
  * takes those from ref.
  */
-void gemm_scalar(float *y, size_t ldy, const float *xp, int n_tok,
-                 const struct kmat *w, int row0, int row1, float *scratch);
-void gemm_scalar_gated(float *gp, const float *xp, int n_tok,
-                       const struct kmat *gate, const struct kmat *up, int row0,
-                       int row1, float *scratch);
-size_t rows_scalar_x_size(int type, int d_in, bool exact);
-void rows_scalar_x(void *xq, const float *x, int type, int d_in, bool exact);
-void rows_scalar(float *y, size_t ldy, const void *xq, size_t xq_stride,
-                 int n_x, const struct kmat *w, int row0, int row1, bool exact);
-void rmsnorm_scalar(float *y, size_t ldy, const float *x, size_t ldx,
-                    const float *w, int n_row, int d, float eps);
-void rope_scalar(float *x, int n_head, int d_head, const float *cos,
-                 const float *sin, float scale);
-void swiglu_scalar(float *y, const float *g, const float *u, size_t n);
-bool q8h_scalar_encode(int8_t *code, uint16_t *scale, const float *x,
-                       const float *f, int d_head);
-void q8h_scalar_decode(float *x, const int8_t *code, uint16_t scale,
-                       const float *f, int d_head);
-void q8h_scalar_rotate(float *x, const float *f, int n_row, int d_head);
-void attention_scalar(const struct attn_job *job);
-void attention_scalar_merge(float *m, float *l, float *o, const float *m2,
-                            const float *l2, const float *o2, int n_row,
-                            int d_head);
+KERNEL_SET_ORDERED(scalar);
 
 #endif

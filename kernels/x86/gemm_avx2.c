@@ -14,31 +14,5 @@
 #define SWIGLU swiglu_avx2
 #include "kernels/gemm_simd.h"
 
-int gemm_avx2_part(int n_tok, int d_in)
-{
-    return part_of(n_tok, d_in);
-}
-
-size_t gemm_avx2_pack_size(int n_tok, int d_in)
-{
-    return pack_size(n_tok, d_in);
-}
-
-void gemm_avx2_pack(float *xp, const float *x, size_t ldx, int n_tok, int d_in,
-                    int t0, int t1)
-{
-    pack(xp, x, ldx, n_tok, d_in, t0, t1);
-}
-
-void gemm_avx2(float *y, size_t ldy, const float *xp, int n_tok,
-               const struct kmat *w, int row0, int row1, float *scratch)
-{
-    gemm(y, ldy, xp, n_tok, w, row0, row1, scratch);
-}
-
-void gemm_avx2_gated(float *gp, const float *xp, int n_tok,
-                     const struct kmat *gate, const struct kmat *up, int row0,
-                     int row1, float *scratch)
-{
-    gated(gp, xp, n_tok, gate, up, row0, row1, scratch);
-}
+GEMM_ENTRIES(gemm_avx2)
+GEMM_SET_ENTRIES(avx2)

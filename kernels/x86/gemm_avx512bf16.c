@@ -47,19 +47,4 @@ static void unpack_pairs(float *out, int type, const uint8_t *p, int n)
 
 _Static_assert(KC *UNIT <= 512, "the stage of unpack_pairs is too small");
 
-size_t gemm_avx512bf16_pack_size(int n_tok, int d_in)
-{
-    return pack_size(n_tok, d_in);
-}
-
-void gemm_avx512bf16_pack(float *xp, const float *x, size_t ldx, int n_tok,
-                          int d_in, int t0, int t1)
-{
-    pack(xp, x, ldx, n_tok, d_in, t0, t1);
-}
-
-void gemm_avx512bf16(float *y, size_t ldy, const float *xp, int n_tok,
-                     const struct kmat *w, int row0, int row1, float *scratch)
-{
-    gemm(y, ldy, xp, n_tok, w, row0, row1, scratch);
-}
+GEMM_ENTRIES(gemm_avx512bf16)

@@ -6,19 +6,4 @@
 #include "kernels/x86/simd_avx512.h"
 #include "kernels/q8h_simd.h"
 
-bool q8h_avx512_encode(int8_t *code, uint16_t *scale, const float *x,
-                       const float *f, int d_head)
-{
-    return encode(code, scale, x, f, d_head);
-}
-
-void q8h_avx512_decode(float *x, const int8_t *code, uint16_t scale,
-                       const float *f, int d_head)
-{
-    decode(x, code, scale, f, d_head);
-}
-
-void q8h_avx512_rotate(float *x, const float *f, int n_row, int d_head)
-{
-    rotate(x, f, n_row, d_head);
-}
+Q8H_ENTRIES(avx512)

@@ -30,7 +30,7 @@ void rows_avx512_x(void *xq, const float *x, int type, int d_in, bool exact)
 /* rows lie one after another, so this is the next row more often than not */
 INLINE void ahead(const uint8_t *p)
 {
-    _mm_prefetch((const char *)(const void *)(p + 2048), _MM_HINT_T0);
+    v_prefetch(p + 2048);
 }
 
 INLINE __m128i load16(const void *p)

@@ -13,9 +13,11 @@
 #ifndef KERNELS_X86_ROWS_X86_H
 #define KERNELS_X86_ROWS_X86_H
 
+#include <immintrin.h>
 #include <string.h>
 
 #include "kernels/quant.h"
+#include "kernels/set.h"
 
 enum { SPAN = 64 }; /* blocks whose scales are prepared together */
 

@@ -14,10 +14,9 @@
 #include <stdbool.h>
 
 #include "kernels/exp2.h"
-#include "kernels/kernels.h"
+#include "kernels/set.h"
 
-#define VW     8
-#define INLINE static inline __attribute__((always_inline))
+#define VW 8
 
 typedef __m256 VF;
 
@@ -25,6 +24,20 @@ INLINE __m256i v_mask(int n)
 {
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(n),
                               _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+
+/* The line of p to all caches; to L2; to L1 for writing. */
+INLINE void v_prefetch(const void *p)
+{
+    _mm_prefetch((const char *)p, _MM_HINT_T0);
+}
+INLINE void v_prefetch_l2(const void *p)
+{
+    _mm_prefetch((const char *)p, _MM_HINT_T1);
+}
+INLINE void v_prefetch_write(const void *p)
+{
+    _mm_prefetch((const char *)p, _MM_HINT_ET0);
 }
 
 INLINE VF v_zero(void)

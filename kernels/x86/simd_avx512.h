@@ -8,16 +8,29 @@
 #include <stdbool.h>
 
 #include "kernels/exp2.h"
-#include "kernels/kernels.h"
+#include "kernels/set.h"
 
-#define VW     16
-#define INLINE static inline __attribute__((always_inline))
+#define VW 16
 
 typedef __m512 VF;
 
 INLINE __mmask16 v_mask(int n)
 {
     return (__mmask16)((1u << n) - 1);
+}
+
+/* The line of p to all caches; to L2; to L1 for writing. */
+INLINE void v_prefetch(const void *p)
+{
+    _mm_prefetch((const char *)p, _MM_HINT_T0);
+}
+INLINE void v_prefetch_l2(const void *p)
+{
+    _mm_prefetch((const char *)p, _MM_HINT_T1);
+}
+INLINE void v_prefetch_write(const void *p)
+{
+    _mm_prefetch((const char *)p, _MM_HINT_ET0);
 }
 
 INLINE VF v_zero(void)

@@ -10,7 +10,7 @@ for my $dir ("include", "include/cag", (grep { -d } glob("libcore/* libcore/*/* 
         next if $h =~ m{_simd\.h$|/cuda/};      # simd: a template
         my $isa = $h =~ /_amx/ ? "-mamx-tile -mamx-bf16 -mavx512bf16 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mf16c"
                 : $h =~ /_avx512/ ? "-mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mf16c"
-                : $h =~ /_avx2/ ? "-mavx2 -mfma -mf16c" : "";
+                : $h =~ m{_avx2|/x86/} ? "-mavx2 -mfma -mf16c" : "";
         my $out = `echo "#include <$h>\nextern int lint;" | $cc $flags $isa -fsyntax-only -x c - 2>&1`;
         push @wrong, "$h:\n$out" if $?;
     }
