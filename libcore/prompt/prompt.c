@@ -155,6 +155,7 @@ cag_status prompt_build(const struct prompt_parts *parts,
     cag_status st = CAG_OK;
     bool used = false;
 
+    memset(out, 0, sizeof *out);
     if (n < 1)
         return cag_fail(err, CAG_E_USAGE, NULL, -1, "no source");
     if (!parts)

@@ -58,7 +58,8 @@ struct prompt {
 };
 
 /* Errors: FORMAT (a name that is no line of text, invalid UTF-8), LIMIT,
- * those of chat_cut_make.  now_s: the template's frozen date. */
+ * those of chat_cut_make.  now_s: the template's frozen date.  After an error
+ * *out is empty, and may be released like any other. */
 cag_status prompt_build(const struct prompt_parts *parts,
                         const struct prompt_source *src, int n,
                         const char *template_text, const cag_tokenizer *t,

@@ -40,7 +40,7 @@ static cag_status render_default(const char *text, const cag_tokenizer *t,
     static const char dots[] = "...";
     struct prompt_source source = { "name", dots, sizeof dots - 1 };
     struct prompt_parts parts = { NULL, NULL, NULL, NULL };
-    struct prompt p;
+    struct prompt p = { 0 };
     struct buf b = BUF_INIT;
     cag_status st = prompt_build(&parts, &source, 1, text, t, date_s, &p, err);
 

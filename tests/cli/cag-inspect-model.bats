@@ -81,3 +81,16 @@ setup() { begin; }
     ok cag-inspect --prompt --think -m "$model"
     [[ "$output" != *think* ]] || show
 }
+
+@test "--prompt with a template that fails: its message, and nothing else" {
+    local t n=0
+    for t in "{{ raise_exception('no tools') }}" '{% if %}' '{{ 1 / 0 }}' 'nothing' '{{ messages[7].x.y }}'; do
+        printf '%s' "$t" >t
+        run cag-inspect --prompt -m "$model" --chat-template-file t
+        [ "$status" -eq 65 ] || [ "$status" -eq 69 ] || { echo "$t: $status $output"; false; }
+        [ "${#lines[@]}" -eq 1 ]
+        [[ "$output" == "cag-inspect: "* ]]
+        n=$((n + 1))
+    done
+    [ "$n" -eq 5 ]
+}

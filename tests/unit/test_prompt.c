@@ -39,6 +39,26 @@ static void make_tail(const struct prompt *p, const char *template_text,
     jv_free(again);
 }
 
+/* A caller releases what it asked for, whatever came of it. */
+static void empty_after_an_error(void **state)
+{
+    static const char *const bad[] = { "{{ raise_exception('no') }}",
+                                       "{% if %}", "{{ 1 / 0 }}", "nothing" };
+    struct prompt_source src = { "a.txt", "Alpha.\n", 7 };
+    struct prompt p;
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        for (int n = 0; n < 2; n++) {
+            cag_error err = CAG_ERROR_INIT;
+            memset(&p, 0xa5, sizeof p);
+            assert_int_not_equal(
+                prompt_build(NULL, &src, n, bad[i], tok, NOW, &p, &err),
+                CAG_OK);
+            assert_true(err.msg[0]);
+            prompt_release(&p);
+        }
+}
+
 static void text_of_it(void **state)
 {
     static const char want[] =
@@ -368,10 +388,15 @@ static void no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(text_of_it),    cmocka_unit_test(parts),
-        cmocka_unit_test(bad_input),     cmocka_unit_test(no_token_crosses),
-        cmocka_unit_test(tail_fields),   cmocka_unit_test(questions),
-        cmocka_unit_test(several_turns), cmocka_unit_test(bad_tails),
+        cmocka_unit_test(empty_after_an_error),
+        cmocka_unit_test(text_of_it),
+        cmocka_unit_test(parts),
+        cmocka_unit_test(bad_input),
+        cmocka_unit_test(no_token_crosses),
+        cmocka_unit_test(tail_fields),
+        cmocka_unit_test(questions),
+        cmocka_unit_test(several_turns),
+        cmocka_unit_test(bad_tails),
         cmocka_unit_test(no_memory),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
