@@ -23,6 +23,17 @@ static const char *front_name(int i)
     return names[i];
 }
 
+/* The codecs that --recode converts to; NULL past the last. */
+static const char *recode_name(int i)
+{
+    const char *name;
+
+    for (int j = 0; (name = cag_kvc_codec_name(j)) != NULL; j++)
+        if (cag_kvc_codec_recodes(name) && i-- == 0)
+            return name;
+    return NULL;
+}
+
 struct build_cli cli = { .reserve = -1, .max_loss = -1 };
 
 const opt_spec build_specs[] = {
@@ -45,8 +56,11 @@ const opt_spec build_specs[] = {
              "is FILE.kvc fresh? 0 yes, 1 no, 66 cannot be seen"),
     OPT_FLAG(0, "refresh", &cli.refresh,
              "rebuild FILE.kvc... from what they record"),
-    OPT_STR(0, "recode", &cli.recode, "f16z|f16", NULL,
-            "convert IN.kvc to -o FILE"),
+    { .type = OPT_T_STR,
+      .name = "recode",
+      .var.str = &cli.recode,
+      .choice_at = recode_name,
+      .help = "convert IN.kvc to -o FILE" },
     OPT_FLAG('B', "force", &cli.force, "build even if nothing changed"),
     OPT_MORE,
     OPT_STR(0, "system", &cli.system, "TEXT", NULL,
@@ -93,6 +107,26 @@ const opt_spec build_specs[] = {
     OPT_COMMON,
     OPT_END
 };
+
+void build_check_recode(void)
+{
+    const char *names[16] = { NULL }, *near;
+    char list[64] = "";
+
+    if (cag_kvc_codec_recodes(cli.recode))
+        return;
+    if (cag_kvc_codec_lossy(cli.recode))
+        opt_fail("--recode converts without the model, and codec %s needs "
+                 "its queries: build with --codec %s",
+                 cli.recode, cli.recode);
+    for (int i = 0; i < 15 && (names[i] = recode_name(i)) != NULL; i++)
+        snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s",
+                 i ? " or " : "", names[i]);
+    near = opt_did_you_mean(cli.recode, names);
+    opt_fail("--recode converts to %s, not to '%s'%s%s%s", list, cli.recode,
+             near ? "; did you mean '" : "", near ? near : "",
+             near ? "'?" : "");
+}
 
 /* May the manifest set this option?  Not where the user did. */
 static bool takes(const void *var, bool given, const char *origin)

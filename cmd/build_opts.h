@@ -24,6 +24,8 @@ extern const opt_spec build_specs[];
 
 /* Values the manifest gives and nobody else did.  Returns an exit status. */
 int build_take_manifest(const cag_manifest *m);
+/* Ends the program where --recode names no codec to convert to. */
+void build_check_recode(void);
 /* For --print-config: in words what 0 and -1 stand for. */
 void build_show_defaults(void);
 /* All but sources; reads the files that options name.  m, or NULL, says where

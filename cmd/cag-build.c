@@ -152,22 +152,12 @@ static void report_recode(const char *in)
 
 static int recode(char **file)
 {
-    static const char *const codecs[] = { "f16z", "f16", NULL };
     cag_error err = CAG_ERROR_INIT;
-    const char *near;
     int mode = -1;
 
     if (!cli.output || !file[0] || file[1])
         opt_fail("--recode takes one cache and -o OUT.kvc");
-    if (!strcmp(cli.recode, "q8h"))
-        opt_fail("--recode converts without the model, and codec q8h needs "
-                 "its queries: build with --codec q8h");
-    if (strcmp(cli.recode, codecs[0]) && strcmp(cli.recode, codecs[1])) {
-        near = opt_did_you_mean(cli.recode, codecs);
-        opt_fail("--recode converts to f16z or f16, not to '%s'%s%s%s",
-                 cli.recode, near ? "; did you mean '" : "", near ? near : "",
-                 near ? "'?" : "");
-    }
+    build_check_recode();
     if (cli.mode && !operand_mode(cli.mode, &mode))
         opt_fail("--mode is '%s', expected an octal number up to 0777",
                  cli.mode);

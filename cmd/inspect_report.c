@@ -202,13 +202,10 @@ void inspect_tensors(const cag_kvc *k, bool json)
 {
     const cag_kvc_info *i = cag_kvc_get_info(k);
     int n_chunk = (int)((i->n_tok + i->chunk_tok - 1) / i->chunk_tok);
-    const char *type = strncmp(i->codec, "f16", 3) ? i->codec : "f16";
-    /* q8h: a byte a channel and a f16 scale a row; all that is behind it
-     * (factors) is in the total of cag-inspect */
-    uint64_t row = !strcmp(type, "q8h")
-                       ? (uint64_t)i->d_head + 2
-                       : (uint64_t)i->d_head * (type[1] == '1' ? 2 : 4);
-    uint64_t bytes = (uint64_t)i->n_kv_head * (uint64_t)i->n_tok * row;
+    const char *type = i->kv_class;
+    /* what a layer has once (the factors of q8h) is in the total only */
+    uint64_t bytes =
+        (uint64_t)i->n_kv_head * (uint64_t)i->n_tok * (uint64_t)i->row_bytes;
     struct ui_json j;
 
     if (json) {

@@ -41,7 +41,7 @@ typedef struct cag_kvc_info {
     const char *path;
     int major, minor;
     uint64_t size_bytes;
-    const char *codec; /* "f16z", "f16", "f32", "q8h"         */
+    const char *codec; /* one of cag_kvc_codec_name           */
     int n_layer, n_kv_head, d_head;
     int64_t n_tok; /* of the prefix                       */
     int chunk_tok;
@@ -61,6 +61,8 @@ typedef struct cag_kvc_info {
     bool knows_thinking;
     int64_t checkpoint_of; /* 0, or: the first n_tok of so many
                               tokens of an unfinished build       */
+    const char *kv_class;  /* what an element is: "f16"           */
+    int row_bytes;         /* of one token and head of K, or of V */
 } cag_kvc_info;
 
 /* What a lossy codec did to K or V of one layer. */
@@ -142,6 +144,10 @@ CAG_API cag_status cag_kvc_recode(const char *in, const char *codec,
                                   double lock_timeout_s, cag_error *err);
 /* Names of the codecs, i from 0; NULL past the last. */
 CAG_API const char *cag_kvc_codec_name(int i);
+/* Does a codec change values?  False where there is none of that name. */
+CAG_API bool cag_kvc_codec_lossy(const char *name);
+/* Can a cache of another codec be converted to this one? */
+CAG_API bool cag_kvc_codec_recodes(const char *to);
 
 /* What a foreign file is ("a GGUF model", "a llama.cpp session file"), by its
  * magic; NULL if unknown.  For messages. */

@@ -113,7 +113,7 @@ static cag_status open_engine(cag_kb *kb, const cag_kb_opts *o, cag_error *err)
     cag_status st;
 
     e.room_tok = room_for(kb);
-    e.kv_f32 = !strcmp(cag_kvc_get_info(kb->kvc)->codec, "f32");
+    e.kv_f32 = kvc_get_shape(kb->kvc)->kv_class == KVC_CLASS_F32;
     if (e.precision == CAG_PRECISION_AUTO)
         e.precision = cag_precision_of(cag_kvc_get_info(kb->kvc)->precision);
     st = start_engine(kb, &e, &why);

@@ -16,6 +16,7 @@
 
 struct encode {
     const cag_kvc *k;
+    enum kvc_codec codec;
     const struct kvc_shape *shape;
     struct kvc_coder **coder; /* [thread] */
     uint8_t **raw, **out;
@@ -38,8 +39,8 @@ static void encode_chunk(void *ctx, int thread, int64_t begin, int64_t end)
 
         t = clock_s();
         if (!st)
-            st = kvc_encode_f16z(e->coder[thread], raw, size, e->out[thread],
-                                 &n_out, &err);
+            st = kvc_encode(e->codec, e->coder[thread], raw, size,
+                            e->out[thread], &n_out, &err);
         e->taken[thread] += clock_s() - t;
         if (st)
             e->err = err;
@@ -52,12 +53,14 @@ static cag_status encode_s(struct bench_job *j, const char *path, double *s,
 {
     int n = pool_size(j->pool);
     struct encode e = { .err = CAG_ERROR_INIT };
+    int codec = kvc_codec_find(j->codec);
     cag_kvc *k = NULL;
     cag_status st = cag_kvc_open(path, &k, err);
     bool ok = true;
 
     if (st)
         return st;
+    e.codec = (enum kvc_codec)codec;
     e.k = k;
     e.shape = kvc_get_shape(k);
     e.coder = mem_alloc_array((size_t)n, sizeof(void *));
@@ -135,7 +138,7 @@ cag_status bench_build(struct bench_job *j, struct bench_case *c,
     bool wanted = j->o->what & CAG_BENCH_BUILD;
     int n = wanted ? j->o->repeat : 1, skip = wanted ? j->o->warmup : 0;
     struct bench_series s[N_BUILD] = { { NULL, 0, 0 } };
-    bool packed = !strcmp(j->codec, "f16z");
+    bool packed = !kvc_codec_in_place((enum kvc_codec)kvc_codec_find(j->codec));
     char *text = NULL;
     cag_status st = bench_text_file(j, c->n_tok, &text, err);
 

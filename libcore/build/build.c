@@ -113,7 +113,7 @@ static int64_t reusable(const struct build_job *j, const cag_kvc *from,
         strcmp(jv_get_str(binding, "rope", ""), j->model->config.rope_text))
         return 0;
     shape = kvc_get_shape(from);
-    if (shape->elem_bytes != j->exact.elem_bytes ||
+    if (shape->kv_class != j->exact.kv_class ||
         shape->n_layer != j->shape.n_layer ||
         shape->n_kv_head != j->shape.n_kv_head ||
         shape->d_head != j->shape.d_head)
@@ -127,7 +127,7 @@ static int64_t reusable(const struct build_job *j, const cag_kvc *from,
     return (int64_t)n;
 }
 
-/* An old cache of codes is no beginning for exact numbers. */
+/* A q8h cache cannot seed a rebuild: say that everything is recomputed. */
 static void say_whole(const struct build_job *j)
 {
     if (kvc_is_q8h(&j->shape) && j->old && !j->o->force &&
@@ -308,7 +308,7 @@ static cag_status make(struct build_job *j, cag_error *err)
     st = kvc_check_space(j->o->output, &d, err);
     if (st)
         return st;
-    opts.kv_f32 = j->exact.elem_bytes == 4;
+    opts.kv_f32 = j->exact.kv_class == KVC_CLASS_F32;
     opts.max_memory = j->o->max_memory;
     opts.room_tok = (int)j->ids.n;
     if (kvc_is_q8h(&j->shape) && (!opts.device || !strcmp(opts.device, "auto")))

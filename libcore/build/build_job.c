@@ -274,31 +274,30 @@ static cag_status choose_shapes(struct build_job *j, cag_error *err)
 {
     const cag_model_info *m = cag_model_get_info(j->model);
     int codec = kvc_codec_find(j->codec);
+    enum kvc_codec exact;
 
     if (codec < 0)
         return cag_fail(err, CAG_E_USAGE, NULL, -1, "unknown KV codec '%s'",
                         j->codec);
-    j->shape = (struct kvc_shape){ .n_layer = m->n_layer,
-                                   .n_kv_head = m->n_kv_head,
-                                   .d_head = m->d_head,
-                                   .elem_bytes = kvc_codec_elem_bytes(
-                                       (enum kvc_codec)codec),
-                                   .n_tok = (int)j->ids.n };
+    j->shape =
+        (struct kvc_shape){ .n_layer = m->n_layer,
+                            .n_kv_head = m->n_kv_head,
+                            .d_head = m->d_head,
+                            .kv_class = kvc_codec_class((enum kvc_codec)codec),
+                            .n_tok = (int)j->ids.n };
     j->lossy = kvc_codec_lossy((enum kvc_codec)codec);
     if (j->lossy)
         j->max_loss = j->o->max_loss < 0
                           ? kvc_codec_max_loss((enum kvc_codec)codec)
                           : (float)j->o->max_loss;
     j->exact = j->shape;
-    j->exact_codec = j->codec;
-    if (kvc_is_q8h(&j->shape)) {
-        j->exact.elem_bytes = 2;
-        j->exact_codec = "f16";
-    }
+    exact = kvc_codec_exact((enum kvc_codec)codec);
+    j->exact.kv_class = kvc_codec_class(exact);
+    j->exact_codec = kvc_codec_name(exact);
     j->shape.chunk_tok =
-        kvc_chunk_tok(m->n_kv_head, m->d_head, j->shape.elem_bytes);
+        kvc_chunk_tok(m->n_kv_head, m->d_head, j->shape.kv_class);
     j->exact.chunk_tok =
-        kvc_chunk_tok(m->n_kv_head, m->d_head, j->exact.elem_bytes);
+        kvc_chunk_tok(m->n_kv_head, m->d_head, j->exact.kv_class);
     return CAG_OK;
 }
 
@@ -309,13 +308,15 @@ static cag_status check_fit(struct build_job *j, cag_error *err)
 
     int n_chunk = kvc_n_chunk(&j->shape);
     uint64_t held = (uint64_t)r->n_tok * m->kv_bytes_per_tok *
-                    (j->exact.elem_bytes == 4 ? 2 : 1);
+                    (j->exact.kv_class == KVC_CLASS_F32 ? 2 : 1);
 
     r->kv_raw_bytes = kvc_is_q8h(&j->shape) ? 0 : held;
     for (int i = 0; kvc_is_q8h(&j->shape) && i < n_chunk; i++)
         r->kv_raw_bytes += (uint64_t)m->n_layer * kvc_chunk_bytes(&j->shape, i);
-    r->ask_bytes = PRIVATE_BYTES + (uint64_t)j->reserve * m->kv_bytes_per_tok +
-                   (strcmp(j->codec, "f16z") ? 0 : held);
+    r->ask_bytes =
+        PRIVATE_BYTES + (uint64_t)j->reserve * m->kv_bytes_per_tok +
+        (kvc_codec_in_place((enum kvc_codec)kvc_codec_find(j->codec)) ? 0
+                                                                      : held);
     r->build_bytes =
         held + m->size_bytes +
         (uint64_t)512 * 4 * (uint64_t)(8 * m->d_model + 4 * m->d_ff) +
@@ -390,7 +391,7 @@ cag_status build_job_begin(struct build_job *j, const cag_build_opts *o,
     j->o = o;
     j->r = r;
     j->start = clock_s();
-    j->codec = o->codec ? o->codec : "f16z";
+    j->codec = o->codec ? o->codec : cag_kvc_codec_name(0);
     snprintf(r->codec, sizeof r->codec, "%s", j->codec);
     j->dir = source_dir_of(o->output ? o->output : ".");
     if (!j->dir)

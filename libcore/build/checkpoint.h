@@ -28,7 +28,7 @@ cag_status checkpoint_check_replace(const char *output, cag_error *err);
 void checkpoint_remove(const char *output);
 
 /*
- * Compute the tokens of the job behind those the session holds.  With
+ * Compute the tokens of the job after those the session holds.  With
  * o->checkpoint they are saved every o->checkpoint_s seconds (seldom enough
  * to cost less than a tenth of the time) and when the caller cancels.  r, if
  * not NULL, gets the logits of the last tokens.

@@ -217,7 +217,7 @@ static cag_status compare_tile(const struct values *v, int layer, int tile,
         return st;
     stored[0] = (float *)(void *)(scratch + exact_bytes(v));
     stored[1] = stored[0] + v->n;
-    /* positions behind the last token are zero on both sides */
+    /* positions after the last token are zero on both sides */
     memset(stored[0], 0, 2 * v->n * sizeof *stored[0]);
     for (int h = 0; h < s->n_kv_head; h++) {
         if (!q8h_tile(s, raw, tile / per_chunk, h, tile % per_chunk,
@@ -283,7 +283,7 @@ static cag_status measure_values(struct receipt *r, const cag_kvc *draft,
 
     atomic_init(&v.stop, false);
     v.exact.chunk_tok = KVC_TILE;
-    v.n = kvc_tile_bytes(&v.exact) / (size_t)v.exact.elem_bytes;
+    v.n = kvc_tile_bytes(&v.exact) / (size_t)kvc_elem_bytes(&v.exact);
     v.scratch = mem_alloc_array((size_t)n_thread, sizeof *v.scratch);
     v.st = mem_alloc_array((size_t)n_layer, sizeof *v.st);
     v.err = mem_alloc_array((size_t)n_layer, sizeof *v.err);

@@ -15,12 +15,12 @@ void kvc_chunk_ref(const cag_kvc *k, int layer, int chunk,
     size_t i = (size_t)layer * (size_t)kvc_n_chunk(&k->shape) + (size_t)chunk;
     const uint8_t *e = k->data + k->core[KVC_CHNK]->off + i * KVC_CHNK_SIZE;
 
-    out->off = k->core[KVC_KV]->off + rd_le64(e);
+    out->off = k->core[KVC_KV]->off + rd_le64(e + KVC_CHNK_OFF);
     out->stored = k->data + out->off;
-    out->n_stored = (size_t)rd_le64(e + 8);
-    out->n_raw = (size_t)rd_le64(e + 16);
-    out->xxh3 = rd_le64(e + 24);
-    out->sha256 = e + 32;
+    out->n_stored = (size_t)rd_le64(e + KVC_CHNK_STORED);
+    out->n_raw = (size_t)rd_le64(e + KVC_CHNK_RAW);
+    out->xxh3 = rd_le64(e + KVC_CHNK_XXH3);
+    out->sha256 = e + KVC_CHNK_SHA256;
 }
 
 const uint8_t *kvc_chunk_sha256(const cag_kvc *k, int layer, int chunk)
@@ -41,12 +41,12 @@ static void mark(const cag_kvc *k, int layer, int chunk)
 
 bool kvc_chunk_in_place(const cag_kvc *k)
 {
-    return k->codec != KVC_F16Z;
+    return kvc_codec_in_place(k->codec);
 }
 
 /*
- * A scale or factor that is no number would make every answer one: forged or
- * made by a faulty program.  Codes need no look, every byte is one.
+ * One scale or factor that is NaN would make every logit NaN: forged, or made
+ * by a faulty program.  Codes need no look, every byte is one.
  */
 static cag_status check_q8h(const cag_kvc *k, int layer, int chunk,
                             const struct kvc_chunk_ref *r, cag_error *err)
@@ -107,7 +107,7 @@ cag_status kvc_chunk_load(const cag_kvc *k, int layer, int chunk, uint8_t *dst,
     coder = kvc_lazy_take(k->lazy);
     if (!coder)
         return cag_fail_nomem(err, "KV decoder");
-    st = kvc_decode_f16z(coder, r.stored, r.n_stored, dst, r.n_raw, &why);
+    st = kvc_decode(k->codec, coder, r.stored, r.n_stored, dst, r.n_raw, &why);
     kvc_lazy_give(k->lazy, coder);
     if (st == CAG_E_CORRUPT)
         return cag_fail(err, st, k->name, (int64_t)r.off,

@@ -10,12 +10,13 @@
  *
  * Deterministic: fixed parameters, no dictionary, no threads inside zstd.
  *
- * Tried (SPIKES.md B.3): bit planes, deltas along tokens, levels 3-19: worse
- * or much slower for under 2 %.
+ * Tried: bit planes, deltas along tokens, levels 3-19: worse or much slower
+ * for under 2 %.
  */
 #include "kvc/kvc_codec.h"
 
 #include <cag/kvc.h>
+#include <stdio.h>
 #include <string.h>
 #include <zstd.h>
 #include <zstd_errors.h>
@@ -39,14 +40,34 @@ struct kvc_coder {
     size_t cap;     /* bytes of one plane */
 };
 
+typedef cag_status encode_fn(struct kvc_coder *c, const uint8_t *raw,
+                             size_t n_raw, uint8_t *dst, size_t *n_dst,
+                             cag_error *err);
+typedef cag_status decode_fn(struct kvc_coder *c, const uint8_t *src,
+                             size_t n_src, uint8_t *dst, size_t n_raw,
+                             cag_error *err);
+static encode_fn encode_f16z;
+static decode_fn decode_f16z;
+
+/*
+ * All that is known of a codec.  exact is the codec that holds what its values
+ * were made from: itself, where nothing is lost.  One without encode and
+ * decode stores raw chunks, which are read where they are mapped.
+ */
 static const struct {
-    const char *name, *kv_class;
-    int elem_bytes;
+    const char *name;
+    enum kvc_class kv_class;
+    enum kvc_codec exact;
+    float max_loss; /* default limit: mean KL in nats */
+    size_t head;    /* bytes that a stored chunk may have more than raw */
+    encode_fn *encode;
+    decode_fn *decode;
 } codecs[KVC_N_CODEC] = {
-    [KVC_F16Z] = { "f16z", "f16", 2 },
-    [KVC_F16] = { "f16", "f16", 2 },
-    [KVC_F32] = { "f32", "f32", 4 },
-    [KVC_Q8H] = { "q8h", "q8h", 1 },
+    [KVC_F16Z] = { "f16z", KVC_CLASS_F16, KVC_F16Z, 0, HEAD, encode_f16z,
+                   decode_f16z },
+    [KVC_F16] = { "f16", KVC_CLASS_F16, KVC_F16, 0, 0, NULL, NULL },
+    [KVC_Q8H] = { "q8h", KVC_CLASS_Q8H, KVC_F16, 3e-4f, 0, NULL, NULL },
+    [KVC_F32] = { "f32", KVC_CLASS_F32, KVC_F32, 0, 0, NULL, NULL },
 };
 
 const char *kvc_codec_name(enum kvc_codec c)
@@ -59,14 +80,66 @@ const char *cag_kvc_codec_name(int i)
     return i >= 0 && i < KVC_N_CODEC ? codecs[i].name : NULL;
 }
 
-const char *kvc_codec_class(enum kvc_codec c)
+bool cag_kvc_codec_lossy(const char *name)
+{
+    int c = kvc_codec_find(name);
+
+    return c >= 0 && kvc_codec_lossy((enum kvc_codec)c);
+}
+
+bool cag_kvc_codec_recodes(const char *to)
+{
+    int c = kvc_codec_find(to);
+
+    for (int i = 0; c >= 0 && i < KVC_N_CODEC; i++)
+        if (kvc_codec_recodes((enum kvc_codec)i, (enum kvc_codec)c))
+            return true;
+    return false;
+}
+
+enum kvc_class kvc_codec_class(enum kvc_codec c)
 {
     return codecs[c].kv_class;
 }
 
-int kvc_codec_elem_bytes(enum kvc_codec c)
+enum kvc_codec kvc_codec_exact(enum kvc_codec c)
 {
-    return codecs[c].elem_bytes;
+    return codecs[c].exact;
+}
+
+bool kvc_codec_lossy(enum kvc_codec c)
+{
+    return codecs[c].exact != c;
+}
+
+float kvc_codec_max_loss(enum kvc_codec c)
+{
+    return codecs[c].max_loss;
+}
+
+bool kvc_codec_in_place(enum kvc_codec c)
+{
+    return !codecs[c].decode;
+}
+
+bool kvc_codec_recodes(enum kvc_codec from, enum kvc_codec to)
+{
+    return from != to && codecs[from].kv_class == codecs[to].kv_class &&
+           !kvc_codec_lossy(from) && !kvc_codec_lossy(to);
+}
+
+const char *kvc_codec_list(char *buf, size_t size, const char *word)
+{
+    size_t n = 0;
+
+    for (int i = 0; i < KVC_N_CODEC && n < size; i++)
+        n += (size_t)snprintf(buf + n, size - n, "%s%s%s%s",
+                              !i                     ? ""
+                              : i == KVC_N_CODEC - 1 ? " "
+                                                     : ", ",
+                              i == KVC_N_CODEC - 1 ? word : "",
+                              i == KVC_N_CODEC - 1 ? " " : "", codecs[i].name);
+    return buf;
 }
 
 int kvc_codec_find(const char *name)
@@ -79,7 +152,7 @@ int kvc_codec_find(const char *name)
 
 size_t kvc_codec_stored_max(enum kvc_codec c, size_t raw)
 {
-    return c == KVC_F16Z ? raw + HEAD : raw;
+    return raw + codecs[c].head;
 }
 
 /* ---------------------------------------------------------------- planes */
@@ -181,9 +254,9 @@ size_t kvc_encode_bound(size_t raw)
     return HEAD + N_PLANE * ZSTD_compressBound(raw / N_PLANE);
 }
 
-cag_status kvc_encode_f16z(struct kvc_coder *c, const uint8_t *raw,
-                           size_t n_raw, uint8_t *dst, size_t *n_dst,
-                           cag_error *err)
+static cag_status encode_f16z(struct kvc_coder *c, const uint8_t *raw,
+                              size_t n_raw, uint8_t *dst, size_t *n_dst,
+                              cag_error *err)
 {
     size_t p = n_raw / N_PLANE, at = HEAD;
     cag_status st = coder_room(c, p, err);
@@ -216,16 +289,16 @@ cag_status kvc_encode_f16z(struct kvc_coder *c, const uint8_t *raw,
     return CAG_OK;
 }
 
-/* One frame, nothing behind it, of exactly n bytes by its own account. */
+/* One frame, nothing after it, of exactly n bytes by its own account. */
 static bool frame_is(const uint8_t *src, size_t n_src, size_t n)
 {
     return ZSTD_getFrameContentSize(src, n_src) == n &&
            ZSTD_findFrameCompressedSize(src, n_src) == n_src;
 }
 
-cag_status kvc_decode_f16z(struct kvc_coder *c, const uint8_t *src,
-                           size_t n_src, uint8_t *dst, size_t n_raw,
-                           cag_error *err)
+static cag_status decode_f16z(struct kvc_coder *c, const uint8_t *src,
+                              size_t n_src, uint8_t *dst, size_t n_raw,
+                              cag_error *err)
 {
     static const char *const names[N_PLANE] = { "K low bytes", "K high bytes",
                                                 "V low bytes", "V high bytes" };
@@ -273,6 +346,20 @@ cag_status kvc_decode_f16z(struct kvc_coder *c, const uint8_t *src,
             join(dst + (size_t)(i - 1) * p, part[0], part[1], p);
     }
     return CAG_OK;
+}
+
+cag_status kvc_encode(enum kvc_codec codec, struct kvc_coder *c,
+                      const uint8_t *raw, size_t n_raw, uint8_t *dst,
+                      size_t *n_dst, cag_error *err)
+{
+    return codecs[codec].encode(c, raw, n_raw, dst, n_dst, err);
+}
+
+cag_status kvc_decode(enum kvc_codec codec, struct kvc_coder *c,
+                      const uint8_t *src, size_t n_src, uint8_t *dst,
+                      size_t n_raw, cag_error *err)
+{
+    return codecs[codec].decode(c, src, n_src, dst, n_raw, err);
 }
 
 /* ------------------------------------------------------------------ text */

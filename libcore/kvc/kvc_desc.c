@@ -1,5 +1,5 @@
 /*
- * kvc_desc.c - is what a writer was told a cache?
+ * kvc_desc.c - validate a kvc_desc before the first byte is written.
  *
  * By the rules of a reader and with its code (kvc_meta.c), so that no file is
  * begun that would be refused; but the fault is the caller's, CAG_E_USAGE.
@@ -17,20 +17,22 @@ static cag_status check_desc(const struct kvc_desc *d, struct kvc_shape *shape,
 {
     struct kvc_check c = { NULL, CAG_E_USAGE, err, CAG_OK };
     int codec = kvc_codec_find(d->codec);
+    char list[64];
     cag_kvc_info info;
     int64_t last = 0;
 
     if (codec < 0)
         return cag_fail(err, CAG_E_USAGE, NULL, -1,
-                        "unknown KV codec \"%.32s\", expected f16z, f16, "
-                        "f32 or q8h",
-                        d->codec ? d->codec : "");
+                        "unknown KV codec \"%.32s\", expected %s",
+                        d->codec ? d->codec : "",
+                        kvc_codec_list(list, sizeof list, "or"));
     *as = (enum kvc_codec)codec;
     *shape = d->shape;
-    if (shape->elem_bytes != kvc_codec_elem_bytes(*as))
+    if (shape->kv_class != kvc_codec_class(*as))
         return cag_fail(err, CAG_E_USAGE, NULL, -1,
-                        "codec %s takes elements of %d bytes, not %d", d->codec,
-                        kvc_codec_elem_bytes(*as), shape->elem_bytes);
+                        "codec %s takes elements of class %s, not %s", d->codec,
+                        kvc_class_name(kvc_codec_class(*as)),
+                        kvc_class_name(shape->kv_class));
     if (kvc_codec_lossy(*as) != (d->receipt != NULL))
         return cag_fail(err, CAG_E_USAGE, NULL, -1,
                         d->receipt ? "codec %s loses nothing, so it has no "
@@ -39,7 +41,7 @@ static cag_status check_desc(const struct kvc_desc *d, struct kvc_shape *shape,
                         d->codec);
     if (shape->chunk_tok == 0 && shape->n_kv_head > 0 && shape->d_head > 0)
         shape->chunk_tok =
-            kvc_chunk_tok(shape->n_kv_head, shape->d_head, shape->elem_bytes);
+            kvc_chunk_tok(shape->n_kv_head, shape->d_head, shape->kv_class);
     kvc_check_shape(&c, shape);
     memset(&info, 0, sizeof info);
     kvc_check_meta(&c, d->meta, &info);

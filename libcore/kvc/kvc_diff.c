@@ -154,7 +154,7 @@ cag_status cag_kvc_diff(const cag_kvc *a, const cag_kvc *b, cag_diff *out,
     while (n < n_a && n < n_b && p[n] == q[n])
         n++;
     out->first_tok = n == n_a && n == n_b ? -1 : (int64_t)n;
-    if (strcmp(x->codec, "q8h") && /* codes are no beginning */
+    if (!kvc_is_q8h(kvc_get_shape(a)) && /* codes are no beginning */
         !strcmp(x->weights_sha256, y->weights_sha256) &&
         !strcmp(x->config_sha256, y->config_sha256) &&
         !strcmp(x->numerics, y->numerics) &&

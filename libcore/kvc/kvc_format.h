@@ -28,9 +28,21 @@
  *
  *   off  size  field of a CHNK entry
  *     0     8  offset from the start of KV, a multiple of 4096
- *     8     8  stored size, 16: raw size
+ *     8     8  stored size
+ *    16     8  raw size
  *    24     8  XXH3-64 of the stored bytes
  *    32    32  SHA-256 of the raw bytes
+ *
+ *   a raw chunk    | K tiles | V tiles |, in class q8h
+ *                  | K codes | V codes | K scales | V scales | factors |
+ *     scales       f16 [kv_head][tile][64], one of a token's row
+ *     factors      f32 [kv_head][d_head] of K's channels; those of the layer,
+ *                  the same in each of its chunks: a chunk explains itself
+ *   stored f16z    u32 size[4] | plane 0 | plane 1 | plane 2 | plane 3
+ *     planes       low bytes and high bytes of K's elements, then of V's; each
+ *                  is a quarter of the raw chunk.  One whose size is a quarter
+ *                  is stored as it is, a smaller one is one zstd frame.
+ *   stored f16, f32, q8h    the raw bytes
  */
 #ifndef KVC_KVC_FORMAT_H
 #define KVC_KVC_FORMAT_H
@@ -54,6 +66,11 @@
 #define KVC_OFF_SECTIONS  128
 #define KVC_SECTION_SIZE  64
 #define KVC_CHNK_SIZE     64
+#define KVC_CHNK_OFF      0 /* of an entry's fields */
+#define KVC_CHNK_STORED   8
+#define KVC_CHNK_RAW      16
+#define KVC_CHNK_XXH3     24
+#define KVC_CHNK_SHA256   32
 #define KVC_REQUIRED      1u
 
 #define KVC_TEXT_HEAD 16 /* u64 expanded size, u32 method, u32 zero   */
@@ -89,7 +106,8 @@ enum kvc_core {
         "META", "SRCS", "TEXT", "TOKS", "PRMT", "TKNZ", "CHNK", "KV" \
     }
 
-enum kvc_codec { KVC_F16Z, KVC_F16, KVC_F32, KVC_Q8H, KVC_N_CODEC };
+/* In the order in which people are told of them. */
+enum kvc_codec { KVC_F16Z, KVC_F16, KVC_Q8H, KVC_F32, KVC_N_CODEC };
 
 static inline uint64_t kvc_page_up(uint64_t n)
 {

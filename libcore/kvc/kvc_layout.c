@@ -14,6 +14,25 @@
 
 _Static_assert(sizeof(size_t) >= 8, "cag needs a 64-bit address space");
 
+static const struct {
+    const char *name;
+    int elem_bytes;
+} classes[KVC_N_CLASS] = {
+    [KVC_CLASS_F16] = { "f16", 2 },
+    [KVC_CLASS_F32] = { "f32", 4 },
+    [KVC_CLASS_Q8H] = { "q8h", 1 },
+};
+
+const char *kvc_class_name(enum kvc_class c)
+{
+    return classes[c].name;
+}
+
+int kvc_elem_bytes(const struct kvc_shape *s)
+{
+    return classes[s->kv_class].elem_bytes;
+}
+
 /* Of a tile's scales, and of all factors; nothing but in class q8h. */
 static size_t scale_bytes(const struct kvc_shape *s)
 {
@@ -25,9 +44,9 @@ static size_t factor_bytes(const struct kvc_shape *s)
     return kvc_is_q8h(s) ? (size_t)s->n_kv_head * (size_t)s->d_head * 4 : 0;
 }
 
-int kvc_chunk_tok(int n_kv_head, int d_head, int elem_bytes)
+int kvc_chunk_tok(int n_kv_head, int d_head, enum kvc_class c)
 {
-    struct kvc_shape s = { 1, n_kv_head, d_head, elem_bytes, 0, KVC_TILE };
+    struct kvc_shape s = { 1, n_kv_head, d_head, c, 0, KVC_TILE };
     size_t fixed = factor_bytes(&s), row;
 
     row = 2 * (size_t)n_kv_head * (kvc_tile_bytes(&s) + scale_bytes(&s));
@@ -60,7 +79,7 @@ int kvc_chunk_tiles(const struct kvc_shape *s, int chunk)
 
 size_t kvc_tile_bytes(const struct kvc_shape *s)
 {
-    return (size_t)KVC_TILE * (size_t)s->d_head * (size_t)s->elem_bytes;
+    return (size_t)KVC_TILE * (size_t)s->d_head * (size_t)kvc_elem_bytes(s);
 }
 
 size_t kvc_row_bytes(const struct kvc_shape *s)

@@ -6,13 +6,9 @@
  * tokens.  Tiles themselves are laid out by kernels.h.  The same layout is
  * used in memory by a session's prefix.  Pure arithmetic on checked numbers.
  *
- * In class q8h the elements are int8 codes, and behind the tiles lie what
- * they are multiplied with:
- *
- *   | K codes | V codes | K scales | V scales | factors |
- *     scales   f16 [kv_head][tile][64], one of a token's row
- *     factors  f32 [kv_head][d_head] of K's channels; those of the layer, the
- *              same in each of its chunks, so that a chunk explains itself
+ * What an element is, is the shape's class.  In class q8h the elements are
+ * int8 codes, and the scales and factors after the tiles (kvc_format.h) are
+ * what they are multiplied with.
  */
 #ifndef KVC_KVC_LAYOUT_H
 #define KVC_KVC_LAYOUT_H
@@ -23,21 +19,27 @@
 
 #define KVC_TILE 64
 
+/* What the bytes of a chunk mean; codecs of one class hold the same bytes. */
+enum kvc_class { KVC_CLASS_F16, KVC_CLASS_F32, KVC_CLASS_Q8H, KVC_N_CLASS };
+
 struct kvc_shape {
     int n_layer, n_kv_head, d_head;
-    int elem_bytes; /* 2 (f16), 4 (f32) or 1 (q8h) */
-    int n_tok;      /* tokens of the prefix */
-    int chunk_tok;  /* 64 * 2^k */
+    enum kvc_class kv_class;
+    int n_tok;     /* tokens of the prefix */
+    int chunk_tok; /* 64 * 2^k */
 };
 
 static inline bool kvc_is_q8h(const struct kvc_shape *s)
 {
-    return s->elem_bytes == 1;
+    return s->kv_class == KVC_CLASS_Q8H;
 }
 
+const char *kvc_class_name(enum kvc_class c); /* "f16", "f32", "q8h" */
+/* Bytes of one element of a tile: 2, 4 or 1. */
+int kvc_elem_bytes(const struct kvc_shape *s);
 /* The largest 64 * 2^k whose raw K+V of one layer is at most 1 MiB, at
  * least 64. */
-int kvc_chunk_tok(int n_kv_head, int d_head, int elem_bytes);
+int kvc_chunk_tok(int n_kv_head, int d_head, enum kvc_class c);
 int kvc_n_tile(const struct kvc_shape *s);  /* of all tokens */
 int kvc_n_chunk(const struct kvc_shape *s); /* per layer */
 int kvc_chunk_tiles(const struct kvc_shape *s, int chunk);

@@ -153,11 +153,10 @@ void kvc_check_shape(struct kvc_check *c, const struct kvc_shape *s)
     if (s->d_head % 8)
         bad(c, "META: kv.d_head is %d, expected a multiple of 8", s->d_head);
     if (s->chunk_tok < KVC_TILE ||
-        s->chunk_tok > kvc_chunk_tok(s->n_kv_head, s->d_head, s->elem_bytes) ||
+        s->chunk_tok > kvc_chunk_tok(s->n_kv_head, s->d_head, s->kv_class) ||
         (s->chunk_tok & (s->chunk_tok - 1)))
         bad(c, "META: kv.chunk_tok is %d, expected a power of two in 64..%d",
-            s->chunk_tok,
-            kvc_chunk_tok(s->n_kv_head, s->d_head, s->elem_bytes));
+            s->chunk_tok, kvc_chunk_tok(s->n_kv_head, s->d_head, s->kv_class));
 }
 
 /* ------------------------------------------------------------------ META */
@@ -219,6 +218,7 @@ void kvc_check_meta_kv(struct kvc_check *c, const jv *meta, cag_kvc_info *info,
     struct at bind = { "META", "binding.", -1,
                        need_object(c, &top, "binding") };
     const char *name, *class;
+    char list[64];
     int found;
 
     if (c->st)
@@ -243,18 +243,19 @@ void kvc_check_meta_kv(struct kvc_check *c, const jv *meta, cag_kvc_info *info,
     found = kvc_codec_find(name);
     if (found < 0) {
         c->st = cag_fail(c->err, CAG_E_UNSUPPORTED, c->file, -1,
-                         "META: kv.codec is \"%.32s\": this program reads "
-                         "f16z, f16, f32 and q8h",
-                         name);
+                         "META: kv.codec is \"%.32s\": this program reads %s",
+                         name, kvc_codec_list(list, sizeof list, "and"));
         return;
     }
     *codec = (enum kvc_codec)found;
-    if (strcmp(class, kvc_codec_class(*codec)) != 0)
+    shape->kv_class = kvc_codec_class(*codec);
+    if (strcmp(class, kvc_class_name(shape->kv_class)) != 0)
         bad(c, "META: kv.class is \"%.32s\", expected \"%s\" for codec %s",
-            class, kvc_codec_class(*codec), name);
-    shape->elem_bytes = kvc_codec_elem_bytes(*codec);
+            class, kvc_class_name(shape->kv_class), name);
     kvc_check_shape(c, shape);
     info->codec = kvc_codec_name(*codec);
+    info->kv_class = kvc_class_name(shape->kv_class);
+    info->row_bytes = (int)kvc_row_bytes(shape);
     info->n_layer = shape->n_layer;
     info->n_kv_head = shape->n_kv_head;
     info->d_head = shape->d_head;

@@ -16,16 +16,6 @@
 
 #define FLT_TOP 3.4028234663852886e38 /* the largest f32 */
 
-bool kvc_codec_lossy(enum kvc_codec c)
-{
-    return c != KVC_F16Z && c != KVC_F16 && c != KVC_F32;
-}
-
-float kvc_codec_max_loss(enum kvc_codec c)
-{
-    return kvc_codec_lossy(c) ? 3e-4f : 0.0f;
-}
-
 uint64_t kvc_receipt_bound(int n_layer)
 {
     /* a count has at most 16 digits: 53 bits */

@@ -13,13 +13,6 @@
 
 #define KVC_RECEIPT_VERSION 1 /* of q8h's coder */
 
-/* Does a codec change values, so that its files carry a receipt? */
-bool kvc_codec_lossy(enum kvc_codec c);
-
-/* The mean KL in nats that a lossy codec may have unless the user says
- * otherwise: about ten times what it has on an ordinary model. */
-float kvc_codec_max_loss(enum kvc_codec c);
-
 /* The section of a measured receipt; codec is META's kv.codec. */
 cag_status kvc_receipt_to_json(const cag_kvc_receipt *r, const char *codec,
                                int n_layer, jv **out, cag_error *err);

@@ -156,13 +156,13 @@ cag_status cag_kvc_recode(const char *in, const char *codec, const char *out,
     if (st)
         return st;
     r.in = k;
-    if (!((k->codec == KVC_F16Z && to == KVC_F16) ||
-          (k->codec == KVC_F16 && to == KVC_F16Z))) {
+    if (to < 0 || !kvc_codec_recodes(k->codec, (enum kvc_codec)to)) {
         st = cag_fail(err, CAG_E_UNSUPPORTED, in, -1,
                       "cannot recode %s to %.32s: only f16z to f16 and back "
                       "is exact%s",
                       k->info.codec, codec ? codec : "(none)",
-                      to == KVC_Q8H || k->codec == KVC_Q8H
+                      kvc_codec_lossy(k->codec) ||
+                              (to >= 0 && kvc_codec_lossy((enum kvc_codec)to))
                           ? "; q8h is made by a build, from the model's "
                             "queries too"
                           : "");

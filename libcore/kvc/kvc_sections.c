@@ -182,8 +182,8 @@ static cag_status check_chunks(cag_kvc *k, cag_error *err)
         uint64_t max = kvc_codec_stored_max(k->codec, raw), stored;
 
         rd_u64(&r, "CHNK: chunk offset", off, off);
-        stored = rd_u64(&r, "CHNK: stored size", k->codec == KVC_F16Z ? 1 : raw,
-                        max);
+        stored = rd_u64(&r, "CHNK: stored size",
+                        kvc_codec_in_place(k->codec) ? raw : 1, max);
         rd_u64(&r, "CHNK: raw size", raw, raw);
         rd_u64(&r, "CHNK: XXH3", 0, UINT64_MAX);
         rd_bytes(&r, "CHNK: SHA-256", SHA256_SIZE);
@@ -204,7 +204,7 @@ static cag_status check_chunks(cag_kvc *k, cag_error *err)
 static cag_status check_ids(cag_kvc *k, cag_error *err)
 {
     const struct kvc_section *s = k->core[KVC_CHNK];
-    const uint8_t *digests = k->data + s->off + 32;
+    const uint8_t *digests = k->data + s->off + KVC_CHNK_SHA256;
     size_t n = (size_t)s->size / KVC_CHNK_SIZE;
     struct sha256 h = { NULL };
     struct buf want = BUF_INIT, have = BUF_INIT;
@@ -221,7 +221,7 @@ static cag_status check_ids(cag_kvc *k, cag_error *err)
     if (memcmp(d, k->core[KVC_KV]->sha256, sizeof d) != 0)
         return section_bad(k, s, CAG_E_CORRUPT, err,
                            "and the digest of KV disagree");
-    st = kvc_binding(k->meta, k->srcs, kvc_codec_class(k->codec),
+    st = kvc_binding(k->meta, k->srcs, kvc_class_name(k->shape.kv_class),
                      k->core[KVC_TKNZ]->sha256, &binding, d, err);
     if (st)
         return st;

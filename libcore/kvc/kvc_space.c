@@ -36,7 +36,7 @@ uint64_t kvc_size_bound(const struct kvc_desc *d)
     if (codec < 0)
         codec = KVC_F16Z;
     if (s.chunk_tok == 0)
-        s.chunk_tok = kvc_chunk_tok(s.n_kv_head, s.d_head, s.elem_bytes);
+        s.chunk_tok = kvc_chunk_tok(s.n_kv_head, s.d_head, s.kv_class);
     n = (uint64_t)kvc_n_chunk(&s);
     for (int i = 0; i < (int)n; i++)
         kv += kvc_page_up(kvc_codec_stored_max((enum kvc_codec)codec,

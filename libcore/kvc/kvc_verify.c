@@ -32,12 +32,12 @@ static cag_status zero_range(const cag_kvc *k, const char *what, uint64_t from,
     return CAG_OK;
 }
 
-/* Positions behind the last token are zero: in a K tile [64/16][d][16], in a
+/* Positions after the last token are zero: in a K tile [64/16][d][16], in a
  * V tile [d/32][64][32]. */
 static bool tail_is_zero(const struct kvc_shape *s, const uint8_t *tile,
                          bool is_v, int used)
 {
-    size_t e = (size_t)s->elem_bytes, d = (size_t)s->d_head;
+    size_t e = (size_t)kvc_elem_bytes(s), d = (size_t)s->d_head;
 
     for (size_t c = 0; c < d; c++)
         for (size_t t = (size_t)used; t < KVC_TILE; t++) {

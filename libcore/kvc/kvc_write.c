@@ -4,7 +4,7 @@
  * Where every section begins is known before the first chunk is computed:
  * the digests inside META have fixed width, and KV, whose size is not known,
  * is the last.  So chunks go straight to their place in order, the small
- * sections are written behind them, the header last.
+ * sections are written after them, the header last.
  *
  *   batch of chunks:  [fill raw, SHA-256, encode, XXH3] by all threads,
  *                     then written in order by the caller's thread
@@ -84,7 +84,7 @@ static jv *kv_object(const struct writer *w)
     jv *o = jv_new_object();
 
     if (o && jv_set_int(o, "chunk_tok", w->shape.chunk_tok) &&
-        jv_set_str(o, "class", kvc_codec_class(w->codec)) &&
+        jv_set_str(o, "class", kvc_class_name(w->shape.kv_class)) &&
         jv_set_str(o, "codec", kvc_codec_name(w->codec)) &&
         jv_set_int(o, "d_head", w->shape.d_head) &&
         jv_set_int(o, "layout", KVC_LAYOUT_TILES) &&
@@ -122,8 +122,9 @@ static cag_status make_meta(struct writer *w, cag_error *err)
     if (!st)
         st = sha256_buf(w->d->text, w->d->text_size, text, err);
     if (!st)
-        st = kvc_binding(w->d->meta, w->d->sources, kvc_codec_class(w->codec),
-                         tknz, &binding, w->binding, err);
+        st = kvc_binding(w->d->meta, w->d->sources,
+                         kvc_class_name(w->shape.kv_class), tknz, &binding,
+                         w->binding, err);
     if (st)
         return st;
     if (!jv_set(w->meta, "binding", binding) ||
@@ -223,7 +224,7 @@ static cag_status make_sections(struct writer *w, cag_error *err)
 static cag_status make_slots(struct writer *w, int n_thread, cag_error *err)
 {
     size_t raw = kvc_chunk_bytes(&w->shape, 0);
-    bool pack = w->codec == KVC_F16Z;
+    bool pack = !kvc_codec_in_place(w->codec);
 
     w->n_worker = n_thread;
     w->n_slot = 2 * n_thread < w->n_chunk ? 2 * n_thread : w->n_chunk;
@@ -258,7 +259,8 @@ static cag_status encode_one(struct writer *w, struct worker *wk,
         st = sha256_buf(raw, n, s->sha256, err);
     s->n_stored = n;
     if (!st && wk->raw)
-        st = kvc_encode_f16z(wk->coder, raw, n, s->stored, &s->n_stored, err);
+        st = kvc_encode(w->codec, wk->coder, raw, n, s->stored, &s->n_stored,
+                        err);
     if (!st)
         s->xxh3 = xxh3_64(s->stored, s->n_stored);
     return st;
@@ -304,11 +306,11 @@ static cag_status write_chunks(struct writer *w, struct pool *pool,
                                  err);
             if (st)
                 return st;
-            rd_put64(e, at);
-            rd_put64(e + 8, s->n_stored);
-            rd_put64(e + 16, raw);
-            rd_put64(e + 24, s->xxh3);
-            memcpy(e + 32, s->sha256, SHA256_SIZE);
+            rd_put64(e + KVC_CHNK_OFF, at);
+            rd_put64(e + KVC_CHNK_STORED, s->n_stored);
+            rd_put64(e + KVC_CHNK_RAW, raw);
+            rd_put64(e + KVC_CHNK_XXH3, s->xxh3);
+            memcpy(e + KVC_CHNK_SHA256, s->sha256, SHA256_SIZE);
             end = at + s->n_stored;
             at = kvc_page_up(end);
             done += raw;
@@ -449,7 +451,7 @@ static cag_status make_receipt(struct writer *w, const cag_kvc_receipt *r,
 
 /*
  * The file but for its receipt is complete: it is opened as a reader would,
- * for the caller to measure.  RCPT stands behind KV, because its size is not
+ * for the caller to measure.  RCPT stands after KV, because its size is not
  * known before.
  */
 static cag_status add_receipt(struct writer *w, cag_error *err)

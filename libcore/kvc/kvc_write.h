@@ -5,48 +5,12 @@
  *
  * The same inputs give the same bytes on any number of threads.
  *
- * META, SRCS and PRMT are JSON objects the caller makes.  kvc_write checks
- * them with the rules the reader uses, so that what it wrote can be opened,
- * and adds what it alone knows.  In the lists "|null" members may be null;
- * all members listed are required, others may be added freely and are kept
- * (no reals anywhere: an f32 is a string of 8 hex digits).
- *
- * META, from the caller:
- *   binding     config_sha256, template_sha256, weights_sha256: 64 hex
- *               digits; rope: string (any text that names what was used)
- *   build       n_ctx, reserve: integers >= 0 (tokens); and what a rebuild
- *               needs (globs, options, manifest)
- *   model       name, arch: strings; path, hub: string|null; n_vocab: integer
- *               (path is relative to the .kvc's directory, or absolute)
- *   prompt      system, label, refusal: strings; acknowledgement: string, if
- *               the template has no system role
- *   provenance  precision, numerics, device, tool: strings
- * META, if the caller likes:
- *   checkpoint  of: integer, tokens of the build this is the beginning of
- * META, added by the writer (a member of that name is replaced):
- *   binding.kv_class          "f16", "f32" or "q8h"
- *   binding.prompt            { member: SHA-256 of the string } for every
- *                             string member of META.prompt
- *   binding.sources           [sha256_text of each source, in order]
- *   binding.tokenizer_sha256  SHA-256 of the TKNZ section
- *   binding_sha256            SHA-256 of canonical JSON of binding
- *   content_id                SHA-256(binding digest, 32 bytes || ids as LE
- *                             u32 || raw chunk digests in file order)
- *   kv                        chunk_tok class codec d_head layout n_kv_head
- *                             n_layer n_tok
- *   text                      sha256, size_bytes of the prefix text
- *
- * SRCS, from the caller: an array, in prefix order, of objects with
- *   name: string; path, filter, group: string|null; size_bytes: integer;
- *   sha256_raw, sha256_text: 64 hex digits; text_off, text_bytes: range in
- *   the prefix text; tok_begin, tok_end: range of the ids
- *
- * PRMT, from the caller:
- *   date            "YYYY-MM-DD"|null, the day the template was given
- *   knows_thinking, trims_question: booleans
- *   mid             template text between the cached prefix and a question
- *   suffix, suffix_think: template text after the question
- *   stop_ids        array of token ids
+ * META, SRCS and PRMT are JSON objects the caller makes; kvc(5) lists their
+ * members.  kvc_write checks them with the rules the reader uses (kvc_meta.h),
+ * so that what it wrote can be opened.  Other members may be added freely and
+ * are kept.  It adds to META what it alone knows, and replaces a member of
+ * that name: binding_sha256, content_id, kv, text, and of binding kv_class,
+ * prompt, sources and tokenizer_sha256.
  */
 #ifndef KVC_KVC_WRITE_H
 #define KVC_KVC_WRITE_H
@@ -75,8 +39,8 @@ struct kvc_made {
 
 struct kvc_desc {
     struct kvc_shape shape; /* chunk_tok 0: filled by kvc_chunk_tok   */
-    const char *codec;      /* "f16z", "f16", "f32", "q8h"            */
-    const jv *meta, *sources, *prompt; /* see above       */
+    const char *codec;      /* a name of kvc_codec.h                  */
+    const jv *meta, *sources, *prompt; /* as kvc(5) says               */
     const char *text;
     size_t text_size;
     /* ids in [0, n_vocab); id_off never decreasing, at most text_size;

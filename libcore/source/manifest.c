@@ -27,30 +27,37 @@
 #define MAX_WORDS   64
 
 enum kind { K_STR, K_PATH, K_MODEL, K_INT, K_SIZE, K_REAL, K_CHOICE, K_DATE };
+typedef const char *name_fn(int i); /* NULL at the end */
 
 struct key {
     const char *name;
     enum kind kind;
     size_t off; /* of the member it fills */
     int64_t min, max;
-    const char *const *choices;
+    name_fn *choice;
 };
 
-static const char *const codecs[] = { "f16z", "f16", "q8h", "f32", NULL };
-static const char *const precisions[] = { "default", "exact", "fast", NULL };
-static const char *const fronts[] = { "keep", "drop", NULL };
+static const char *precision_name(int i)
+{
+    return i == 0 ? "default" : i == 1 ? "exact" : i == 2 ? "fast" : NULL;
+}
+
+static const char *front_name(int i)
+{
+    return i == 0 ? "keep" : i == 1 ? "drop" : NULL;
+}
 
 /* Each key is taken once, so places suffice for all of both tables. */
 #define AT(m) offsetof(cag_manifest, m)
 static const struct key top_keys[] = {
     { "model", K_MODEL, AT(model), 0, 0, NULL },
     { "output", K_PATH, AT(output), 0, 0, NULL },
-    { "codec", K_CHOICE, AT(codec), 0, 0, codecs },
+    { "codec", K_CHOICE, AT(codec), 0, 0, cag_kvc_codec_name },
     { "max-loss", K_REAL, AT(max_loss), 0, 1000000, NULL },
-    { "precision", K_CHOICE, AT(precision), 0, 0, precisions },
+    { "precision", K_CHOICE, AT(precision), 0, 0, precision_name },
     { "device", K_STR, AT(device), 0, 0, NULL },
     { "gpu-layers", K_STR, AT(gpu_layers), 0, 0, NULL },
-    { "front-matter", K_CHOICE, AT(front_matter), 0, 0, fronts },
+    { "front-matter", K_CHOICE, AT(front_matter), 0, 0, front_name },
     { "depfile", K_PATH, AT(depfile), 0, 0, NULL },
     { "ctx-size", K_INT, AT(ctx_size), 64, 1 << 24, NULL },
     { "reserve", K_INT, AT(reserve), 0, 1 << 24, NULL },
@@ -236,11 +243,11 @@ static cag_status fail_choice(struct loader *l, const yaml_mark_t *at,
 {
     char list[64] = "";
 
-    for (int i = 0; k->choices[i]; i++) {
+    for (int i = 0; k->choice(i); i++) {
         size_t n = strlen(list);
 
         snprintf(list + n, sizeof list - n, "%s%s", i ? ", " : "",
-                 k->choices[i]);
+                 k->choice(i));
     }
     return fail(l, at, "%s is '%.60s', expected one of %s", k->name, s, list);
 }
@@ -282,9 +289,9 @@ static cag_status take_value(struct loader *l, const struct key *k)
     if (k->kind == K_CHOICE) {
         int i = 0;
 
-        while (k->choices[i] && strcmp(k->choices[i], s))
+        while (k->choice(i) && strcmp(k->choice(i), s))
             i++;
-        if (!k->choices[i])
+        if (!k->choice(i))
             return fail_choice(l, at, k, s);
     }
     if (k->kind == K_DATE && !is_date(s))

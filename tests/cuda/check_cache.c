@@ -64,9 +64,11 @@ static cag_status write_cache(const cag_model *m, int n, struct source *x,
     struct pool *pool = NULL;
     cag_status st;
 
-    f.shape = (struct kvc_shape){ i->n_layer, i->n_kv_head,
-                                  i->d_head,  x->s != NULL ? 2 : 1,
-                                  n,          0 };
+    f.shape = (struct kvc_shape){
+        i->n_layer, i->n_kv_head,
+        i->d_head,  x->s != NULL ? KVC_CLASS_F16 : KVC_CLASS_Q8H,
+        n,          0
+    };
     fix_init(&f);
     x->shape = f.shape;
     struct kvc_desc d = fix_desc(&f);

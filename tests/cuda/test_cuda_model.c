@@ -750,7 +750,7 @@ static void split_described(void **state)
     /* K and V of another shape are nobody's */
     cag_session *q = mt_session(t.gpu, NULL, 64);
     struct kvc_shape shape = {
-        2, t.m->config.n_kv_head, t.m->config.d_head, 2, 1, 64
+        2, t.m->config.n_kv_head, t.m->config.d_head, KVC_CLASS_F16, 1, 64
     };
     uint8_t byte;
     assert_int_equal(session_export_chunk(q, &shape, 0, 0, &byte, NULL),

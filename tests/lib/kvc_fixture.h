@@ -62,9 +62,9 @@ static inline uint32_t fix_value(const struct kvc_shape *s, int layer, int v,
 
     fix_rand(&x);
     r = fix_rand(&x);
-    if (s->elem_bytes == 1) /* -127 .. 127 */
+    if (s->kv_class == KVC_CLASS_Q8H) /* -127 .. 127 */
         return (r & 0xff) == 0x80 ? 0 : r & 0xff;
-    if (s->elem_bytes == 4)
+    if (s->kv_class == KVC_CLASS_F32)
         return (r & 0x807fffffu) | (uint32_t)(120 + (r >> 23) % 6) << 23;
     return (r & 0x83ffu) | (uint32_t)(12 + (r >> 16) % 4) << 10;
 }
@@ -110,7 +110,7 @@ static inline void fix_q8h_fill(const struct kvc_shape *s, int layer, int chunk,
 static inline void fix_chunk_fill(const struct kvc_shape *s, int layer,
                                   int chunk, uint8_t *dst)
 {
-    size_t e = (size_t)s->elem_bytes;
+    size_t e = (size_t)kvc_elem_bytes(s);
     int n_tile = kvc_chunk_tiles(s, chunk);
 
     memset(dst, 0, kvc_chunk_bytes(s, chunk));
@@ -247,7 +247,7 @@ static inline void fix_init(struct fix *f)
 
     if (f->shape.chunk_tok == 0)
         f->shape.chunk_tok = kvc_chunk_tok(f->shape.n_kv_head, f->shape.d_head,
-                                           f->shape.elem_bytes);
+                                           f->shape.kv_class);
     f->fail_at = -1;
     f->meta = fix_json(meta);
     f->prmt = fix_json(prmt);
@@ -321,11 +321,11 @@ static inline struct fix fix_default(const char *codec)
 {
     struct fix f = { .codec = codec };
 
-    f.shape = (struct kvc_shape){ 2, 2, 40, 2, 150, 64 };
+    f.shape = (struct kvc_shape){ 2, 2, 40, KVC_CLASS_F16, 150, 64 };
     if (strcmp(codec, "f32") == 0)
-        f.shape.elem_bytes = 4;
+        f.shape.kv_class = KVC_CLASS_F32;
     if (strcmp(codec, "q8h") == 0)
-        f.shape.elem_bytes = 1;
+        f.shape.kv_class = KVC_CLASS_Q8H;
     return f;
 }
 

@@ -149,11 +149,9 @@ static inline cag_kvc *mt_cache_changed(const cag_session *s,
                                         const char *path)
 {
     const cag_model_info *i = cag_model_get_info(m);
-    int elem = strcmp(codec, "q8h") == 0   ? 1
-               : strcmp(codec, "f32") == 0 ? 4
-                                           : 2;
+    enum kvc_class c = kvc_codec_class((enum kvc_codec)kvc_codec_find(codec));
     struct fix f = { .codec = codec,
-                     .shape = { i->n_layer, i->n_kv_head, i->d_head, elem, n,
+                     .shape = { i->n_layer, i->n_kv_head, i->d_head, c, n,
                                 chunk_tok } };
     struct mt_source x = { .s = s, .change = change, .ctx = ctx };
     cag_kvc_loss loss[64] = { { 0, 0, 0, 0 } };
@@ -167,7 +165,7 @@ static inline cag_kvc *mt_cache_changed(const cag_session *s,
     d.chunk = mt_chunk;
     d.ctx = &x;
     assert_true(i->n_layer <= 32);
-    if (elem == 1) {
+    if (c == KVC_CLASS_Q8H) {
         d.receipt = mt_receipt;
         d.receipt_ctx = loss;
     }

@@ -33,8 +33,8 @@ static void builds(void **state)
             mt_engine(m, threads[j], chunks[j], CAG_PRECISION_DEFAULT, false);
     for (size_t n = 0; n < sizeof lengths / sizeof lengths[0]; n++) {
         int from = mt_watched_from(lengths[n]);
-        struct kvc_shape shape = { i->n_layer, i->n_kv_head, i->d_head,
-                                   1,          lengths[n],   128 };
+        struct kvc_shape shape = { i->n_layer,    i->n_kv_head, i->d_head,
+                                   KVC_CLASS_Q8H, lengths[n],   128 };
         cag_session *first = mt_balanced(e[0], ids, lengths[n], MORE), *s;
 
         for (int j = 1; j < 3; j++) {
@@ -70,7 +70,7 @@ static void order(void **state)
     cag_engine *e = mt_engine(m, 1, 0, CAG_PRECISION_DEFAULT, false);
     cag_engine *e32 = mt_engine(m, 1, 0, CAG_PRECISION_DEFAULT, true);
     cag_session *s = mt_session(e, NULL, 100);
-    struct kvc_shape shape = { 2, 2, 80, 1, 20, 64 };
+    struct kvc_shape shape = { 2, 2, 80, KVC_CLASS_Q8H, 20, 64 };
     cag_error why = CAG_ERROR_INIT;
     uint8_t *dst = mem_alloc_aligned(64, kvc_chunk_bytes(&shape, 0));
     int32_t ids[60];
@@ -265,7 +265,7 @@ static void kernel_sets(void **state)
         cag_model *m = mt_model(models[i]);
         const cag_model_info *info = cag_model_get_info(m);
         struct kvc_shape shape = { info->n_layer, info->n_kv_head,
-                                   info->d_head,  1,
+                                   info->d_head,  KVC_CLASS_Q8H,
                                    300,           128 };
         size_t n = kvc_chunk_bytes(&shape, 0) +
                    N_OUT * (size_t)mt_vocab(m) * sizeof(float);

@@ -243,8 +243,8 @@ static void check_values(const cag_kvc *k, cag_engine *e,
                          const cag_session *exact)
 {
     const struct kvc_shape *s = kvc_get_shape(k);
-    struct kvc_shape f16 = { s->n_layer, s->n_kv_head, s->d_head,
-                             2,          s->n_tok,     64 };
+    struct kvc_shape f16 = { s->n_layer,    s->n_kv_head, s->d_head,
+                             KVC_CLASS_F16, s->n_tok,     64 };
     cag_session *in = mt_session(e, NULL, s->n_tok);
     size_t bytes = kvc_chunk_bytes(&f16, 0);
     uint8_t *a = mem_alloc_aligned(64, bytes);
@@ -325,11 +325,11 @@ static void a_bad_coder(void **state)
     j.shape = (struct kvc_shape){ j.model->config.n_layer,
                                   j.model->config.n_kv_head,
                                   j.model->config.d_head,
-                                  1,
+                                  KVC_CLASS_Q8H,
                                   N,
                                   64 };
     j.exact = j.shape;
-    j.exact.elem_bytes = 2;
+    j.exact.kv_class = KVC_CLASS_F16;
     mt_ids(ids, N, 41, mt_vocab(j.model));
     j.ids.id = ids;
     j.ids.n = N;

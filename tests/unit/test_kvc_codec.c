@@ -5,6 +5,8 @@
  */
 #include "tests/lib/kvc_fixture.h"
 
+#include <cag/kvc.h>
+
 #include "kvc/kvc_codec.h"
 
 enum kind { ZERO, REAL, NOISE, HIGH_CONST, N_KIND };
@@ -42,7 +44,8 @@ static void there_and_back(void **state)
 
             fill(raw, n, (enum kind)kind);
             memset(back, 0xee, n);
-            assert_int_equal(kvc_encode_f16z(c, raw, n, z, &got, &err), CAG_OK);
+            assert_int_equal(kvc_encode(KVC_F16Z, c, raw, n, z, &got, &err),
+                             CAG_OK);
             assert_true(got <= kvc_codec_stored_max(KVC_F16Z, n));
             if (kind == NOISE)
                 assert_int_equal(got, n + 16);
@@ -52,7 +55,8 @@ static void there_and_back(void **state)
                 assert_true(got < n / 2 + 2048 && got > n / 2);
             if (kind == REAL && n > 60000)
                 assert_true(got < n * 9 / 10);
-            assert_int_equal(kvc_decode_f16z(c, z, got, back, n, &err), CAG_OK);
+            assert_int_equal(kvc_decode(KVC_F16Z, c, z, got, back, n, &err),
+                             CAG_OK);
             assert_memory_equal(raw, back, n);
             mem_free(raw);
             mem_free(back);
@@ -71,7 +75,7 @@ static void planes_are_where_the_page_says(void **state)
     const uint8_t *at = z + 16;
 
     fill(raw, n, NOISE);
-    assert_int_equal(kvc_encode_f16z(c, raw, n, z, &got, NULL), CAG_OK);
+    assert_int_equal(kvc_encode(KVC_F16Z, c, raw, n, z, &got, NULL), CAG_OK);
     assert_int_equal(got, n + 16);
     for (size_t plane = 0; plane < 4; plane++) {
         assert_int_equal(rd_le32(z + 4 * plane), p);
@@ -91,7 +95,7 @@ static void refuse(struct kvc_coder *c, const uint8_t *z, size_t n, size_t raw,
     cag_error err = CAG_ERROR_INIT;
 
     memcpy(copy, z, n);
-    assert_int_equal(kvc_decode_f16z(c, copy, n, dst, raw, &err),
+    assert_int_equal(kvc_decode(KVC_F16Z, c, copy, n, dst, raw, &err),
                      CAG_E_CORRUPT);
     if (!strstr(err.msg, text))
         fail_msg("\"%s\", expected \"%s\"", err.msg, text);
@@ -107,7 +111,7 @@ static void damaged_chunks(void **state)
     struct kvc_coder *c = kvc_coder_new();
 
     fill(raw, n, HIGH_CONST);
-    assert_int_equal(kvc_encode_f16z(c, raw, n, z, &got, NULL), CAG_OK);
+    assert_int_equal(kvc_encode(KVC_F16Z, c, raw, n, z, &got, NULL), CAG_OK);
     low = rd_le32(z);
     assert_int_equal(low, n / 4);
     refuse(c, z, 15, n, "only 15 bytes");
@@ -167,8 +171,8 @@ static void frames_of_the_wrong_kind(void **state)
             refuse(c, z, 16 + 3 * P + n, N, "K high bytes are not a zstd");
             continue;
         }
-        assert_int_equal(kvc_decode_f16z(c, z, 16 + 3 * P + n, dst, N, NULL),
-                         CAG_OK);
+        assert_int_equal(
+            kvc_decode(KVC_F16Z, c, z, 16 + 3 * P + n, dst, N, NULL), CAG_OK);
         for (int j = 0; j < N; j++)
             assert_int_equal(dst[j], j < 2 * P && j % 2 ? 0x3c : 0);
     }
@@ -187,18 +191,18 @@ static void any_bit_of_a_frame(void **state)
     struct kvc_coder *c = kvc_coder_new();
 
     fill(raw, n, HIGH_CONST);
-    assert_int_equal(kvc_encode_f16z(c, raw, n, z, &got, NULL), CAG_OK);
+    assert_int_equal(kvc_encode(KVC_F16Z, c, raw, n, z, &got, NULL), CAG_OK);
     for (size_t bit = 0; bit < got * 8; bit++) {
         cag_status st;
 
         if (bit / 8 >= 16 && bit / 8 < 16 + n / 4)
             continue; /* a plane stored as it is */
         z[bit / 8] ^= (uint8_t)(1 << bit % 8);
-        st = kvc_decode_f16z(c, z, got, dst, n, NULL);
+        st = kvc_decode(KVC_F16Z, c, z, got, dst, n, NULL);
         assert_true(st == CAG_OK || st == CAG_E_CORRUPT);
         z[bit / 8] ^= (uint8_t)(1 << bit % 8);
     }
-    assert_int_equal(kvc_decode_f16z(c, z, got, dst, n, NULL), CAG_OK);
+    assert_int_equal(kvc_decode(KVC_F16Z, c, z, got, dst, n, NULL), CAG_OK);
     assert_memory_equal(raw, dst, n);
     kvc_coder_free(c);
     mem_free(raw);
@@ -247,8 +251,39 @@ static void names(void **state)
         assert_int_equal(kvc_codec_find(kvc_codec_name((enum kvc_codec)i)), i);
     assert_int_equal(kvc_codec_find("F16"), -1);
     assert_int_equal(kvc_codec_find(NULL), -1);
-    assert_string_equal(kvc_codec_class(KVC_F16Z), "f16");
-    assert_int_equal(kvc_codec_elem_bytes(KVC_F32), 4);
+    assert_int_equal(kvc_codec_class(KVC_F16Z), KVC_CLASS_F16);
+}
+
+/* What others ask of a codec follows from its row and nothing else. */
+static void rows(void **state)
+{
+    char list[64];
+
+    (void)state;
+    for (int i = 0; i < KVC_N_CODEC; i++) {
+        enum kvc_codec c = (enum kvc_codec)i, exact = kvc_codec_exact(c);
+
+        assert_string_equal(cag_kvc_codec_name(i), kvc_codec_name(c));
+        assert_false(kvc_codec_lossy(exact));
+        assert_int_equal(kvc_codec_lossy(c), c != exact);
+        assert_int_equal(kvc_codec_lossy(c), kvc_codec_max_loss(c) > 0);
+        assert_int_equal(cag_kvc_codec_lossy(cag_kvc_codec_name(i)),
+                         kvc_codec_lossy(c));
+        for (int j = 0; j < KVC_N_CODEC; j++)
+            assert_int_equal(kvc_codec_recodes(c, (enum kvc_codec)j),
+                             (c == KVC_F16 && j == KVC_F16Z) ||
+                                 (c == KVC_F16Z && j == KVC_F16));
+    }
+    assert_null(cag_kvc_codec_name(KVC_N_CODEC));
+    assert_null(cag_kvc_codec_name(-1));
+    assert_true(cag_kvc_codec_recodes("f16z") && cag_kvc_codec_recodes("f16"));
+    assert_false(cag_kvc_codec_recodes("q8h") || cag_kvc_codec_recodes("f32") ||
+                 cag_kvc_codec_recodes("f16x"));
+    assert_false(cag_kvc_codec_lossy("nothing"));
+    assert_false(kvc_codec_in_place(KVC_F16Z));
+    assert_true(kvc_codec_in_place(KVC_F16) && kvc_codec_in_place(KVC_Q8H));
+    assert_string_equal(kvc_codec_list(list, sizeof list, "or"),
+                        "f16z, f16, q8h or f32");
 }
 
 int main(void)
@@ -261,6 +296,7 @@ int main(void)
         cmocka_unit_test(any_bit_of_a_frame),
         cmocka_unit_test(text_there_and_back),
         cmocka_unit_test(names),
+        cmocka_unit_test(rows),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -357,7 +357,7 @@ static void forged_text(void **state)
     char hex[65];
     size_t n;
 
-    f.shape = (struct kvc_shape){ 1, 1, 8, 2, 3, 64 };
+    f.shape = (struct kvc_shape){ 1, 1, 8, KVC_CLASS_F16, 3, 64 };
     fix_init(&f);
     b = written(&f, 1);
     fix_free(&f);

@@ -8,19 +8,19 @@ static void chunk_tok_of_real_models(void **state)
 {
     (void)state;
     /* SmolLM2-135M: 3 heads of 64: 768 bytes a token and layer */
-    assert_int_equal(kvc_chunk_tok(3, 64, 2), 1024);
+    assert_int_equal(kvc_chunk_tok(3, 64, KVC_CLASS_F16), 1024);
     /* Qwen3-0.6B: 8 heads of 128: 4096 */
-    assert_int_equal(kvc_chunk_tok(8, 128, 2), 256);
-    assert_int_equal(kvc_chunk_tok(8, 128, 4), 128);
+    assert_int_equal(kvc_chunk_tok(8, 128, KVC_CLASS_F16), 256);
+    assert_int_equal(kvc_chunk_tok(8, 128, KVC_CLASS_F32), 128);
     /* one tile is the least, however large */
-    assert_int_equal(kvc_chunk_tok(64, 128, 4), 64);
-    assert_int_equal(kvc_chunk_tok(1, 8, 2), 32768);
+    assert_int_equal(kvc_chunk_tok(64, 128, KVC_CLASS_F32), 64);
+    assert_int_equal(kvc_chunk_tok(1, 8, KVC_CLASS_F16), 32768);
 }
 
 static void bytes_per_token(void **state)
 {
     (void)state;
-    struct kvc_shape s = { 30, 3, 64, 2, 4096, 1024 };
+    struct kvc_shape s = { 30, 3, 64, KVC_CLASS_F16, 4096, 1024 };
 
     assert_int_equal(kvc_n_tile(&s), 64);
     assert_int_equal(kvc_n_chunk(&s), 4);
@@ -40,7 +40,7 @@ static void tiles_cover_a_chunk_once(void **state)
 
     for (size_t i = 0; i < sizeof n_tok / sizeof *n_tok; i++)
         for (int heads = 1; heads <= 3; heads++) {
-            struct kvc_shape s = { 1, heads, 40, 2, n_tok[i], 256 };
+            struct kvc_shape s = { 1, heads, 40, KVC_CLASS_F16, n_tok[i], 256 };
             int total = 0;
 
             for (int c = 0; c < kvc_n_chunk(&s); c++) {
@@ -64,9 +64,9 @@ static void tiles_cover_a_chunk_once(void **state)
 static void codes_scales_factors(void **state)
 {
     (void)state;
-    struct kvc_shape s = { 30, 3, 64, 1, 4257, 0 };
+    struct kvc_shape s = { 30, 3, 64, KVC_CLASS_Q8H, 4257, 0 };
 
-    s.chunk_tok = kvc_chunk_tok(3, 64, 1);
+    s.chunk_tok = kvc_chunk_tok(3, 64, KVC_CLASS_Q8H);
     assert_int_equal(s.chunk_tok, 2048);
     assert_int_equal(kvc_row_bytes(&s), 66);
     assert_int_equal(kvc_chunk_bytes(&s, 0), 2048 * 2 * 3 * 66 + 3 * 64 * 4);
@@ -90,9 +90,9 @@ static void codes_scales_factors(void **state)
     /* the factors count: 1 MiB is not exceeded by them */
     for (int heads = 1; heads < 200; heads++)
         for (int d = 8; d <= 256; d *= 2) {
-            struct kvc_shape t = { 1, heads, d, 1, 1 << 20, 0 };
+            struct kvc_shape t = { 1, heads, d, KVC_CLASS_Q8H, 1 << 20, 0 };
 
-            t.chunk_tok = kvc_chunk_tok(heads, d, 1);
+            t.chunk_tok = kvc_chunk_tok(heads, d, KVC_CLASS_Q8H);
             assert_true(t.chunk_tok == 64 ||
                         kvc_chunk_bytes(&t, 0) <= KVC_MAX_CHUNK);
             t.chunk_tok *= 2;
@@ -104,9 +104,8 @@ static void codes_scales_factors(void **state)
 static void the_largest_shape_fits(void **state)
 {
     (void)state;
-    struct kvc_shape s = { KVC_MAX_LAYER, KVC_MAX_HEAD,
-                           KVC_MAX_DIM,   4,
-                           KVC_MAX_TOK,   64 };
+    struct kvc_shape s = { KVC_MAX_LAYER, KVC_MAX_HEAD, KVC_MAX_DIM,
+                           KVC_CLASS_F32, KVC_MAX_TOK,  64 };
 
     assert_int_equal(kvc_n_chunk(&s), 1 << 18);
     assert_true(kvc_chunk_bytes(&s, 0) == (size_t)1 << 29);

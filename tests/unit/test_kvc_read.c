@@ -45,7 +45,8 @@ static void everything_comes_back(void **state)
         assert_string_equal(info->label, "KNOWLEDGE BASE:");
         assert_int_equal(info->kv_raw_bytes,
                          i == 3 ? 2 * 3 * (2 * 2 * 64 * 42 + 2 * 40 * 4)
-                                : 2 * 3 * 2 * 2 * 64 * 40 * f.shape.elem_bytes);
+                                : 2 * 3 * 2 * 2 * 64 * 40 *
+                                      kvc_elem_bytes(&f.shape));
         assert_string_equal(cag_kvc_get_source(k, 0)->path,
                             "../docs/notes.txt");
         assert_string_equal(cag_kvc_get_source(k, 1)->filter, "pdftotext");

@@ -53,7 +53,7 @@ static void expected(const struct fix *f, const int where[][4], size_t n,
         int q8h = kvc_is_q8h(&f->shape), d = f->shape.d_head;
 
         for (int c = 0; c < d; c++)
-            buf_printf(out, "%0*x%c", 2 * f->shape.elem_bytes,
+            buf_printf(out, "%0*x%c", 2 * kvc_elem_bytes(&f->shape),
                        fix_value(&f->shape, where[i][1], where[i][0],
                                  where[i][2], where[i][3], c),
                        c + 1 < d || q8h ? ' ' : '\n');
@@ -73,12 +73,12 @@ static void both_read_the_same(void **state)
         const char *codec;
         struct kvc_shape shape;
     } cases[] = {
-        { "f16z", { 2, 2, 40, 2, 150, 64 } },
-        { "f16z", { 1, 3, 64, 2, 200, 128 } },
-        { "f16", { 2, 1, 80, 2, 64, 0 } },
-        { "f32", { 1, 2, 128, 4, 65, 64 } },
-        { "q8h", { 2, 2, 40, 1, 150, 64 } },
-        { "q8h", { 1, 3, 64, 1, 200, 0 } },
+        { "f16z", { 2, 2, 40, KVC_CLASS_F16, 150, 64 } },
+        { "f16z", { 1, 3, 64, KVC_CLASS_F16, 200, 128 } },
+        { "f16", { 2, 1, 80, KVC_CLASS_F16, 64, 0 } },
+        { "f32", { 1, 2, 128, KVC_CLASS_F32, 65, 64 } },
+        { "q8h", { 2, 2, 40, KVC_CLASS_Q8H, 150, 64 } },
+        { "q8h", { 1, 3, 64, KVC_CLASS_Q8H, 200, 0 } },
     };
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -145,7 +145,7 @@ static void values_of_codes(void **state)
 
     for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
         struct fix f = { .codec = "q8h",
-                         .shape = { 1, 2, dims[i], 1, 70, 64 } };
+                         .shape = { 1, 2, dims[i], KVC_CLASS_Q8H, 70, 64 } };
         int d = dims[i];
         size_t n = (size_t)(KVC_TILE * d);
         float *tile[2];

@@ -38,7 +38,7 @@ static void size_follows_tokens(void **state)
     struct kvc_desc d;
     struct buf b;
 
-    f.shape = (struct kvc_shape){ 30, 3, 64, 2, 3, 0 };
+    f.shape = (struct kvc_shape){ 30, 3, 64, KVC_CLASS_F16, 3, 0 };
     fix_init(&f);
     b = written(&f, 2);
     d = fix_desc(&f);
@@ -84,7 +84,8 @@ static void no_space_says_both_numbers(void **state)
 
     fix_init(&f);
     d = fix_desc(&f);
-    d.shape = (struct kvc_shape){ 1024, 1024, 1024, 2, KVC_MAX_TOK, 64 };
+    d.shape =
+        (struct kvc_shape){ 1024, 1024, 1024, KVC_CLASS_F16, KVC_MAX_TOK, 64 };
     assert_int_equal(kvc_check_space(path, &d, &err), CAG_E_CREATE);
     assert_int_equal(err.sys, ENOSPC);
     assert_non_null(strstr(err.msg, "MiB free"));
@@ -121,13 +122,13 @@ static void refuses_bad_descriptions(void **state)
     d.codec = "q4h";
     expect_refused(&d, CAG_E_USAGE, "unknown KV codec \"q4h\"");
     d.codec = "f32";
-    expect_refused(&d, CAG_E_USAGE, "takes elements of 4 bytes, not 2");
+    expect_refused(&d, CAG_E_USAGE, "takes elements of class f32, not f16");
     d = fix_desc(&f);
     d.receipt = fix_receipt;
     expect_refused(&d, CAG_E_USAGE, "codec f16 loses nothing");
     d.receipt = NULL;
     d.codec = "q8h";
-    d.shape.elem_bytes = 1;
+    d.shape.kv_class = KVC_CLASS_Q8H;
     expect_refused(&d, CAG_E_USAGE, "codec q8h needs a receipt");
     d = fix_desc(&f);
     d.shape.d_head = 12;
@@ -336,13 +337,13 @@ static struct fix golden(const char *codec)
 {
     struct fix f = { .codec = codec };
 
-    f.shape = (struct kvc_shape){ 2, 1, 40, 2, 70, 64 };
+    f.shape = (struct kvc_shape){ 2, 1, 40, KVC_CLASS_F16, 70, 64 };
     if (strcmp(codec, "f32") == 0) {
-        f.shape.elem_bytes = 4;
+        f.shape.kv_class = KVC_CLASS_F32;
         f.shape.d_head = 8;
     }
     if (strcmp(codec, "q8h") == 0)
-        f.shape.elem_bytes = 1;
+        f.shape.kv_class = KVC_CLASS_Q8H;
     fix_add_extra(&f, "NGRM", "{}");
     return f;
 }
@@ -418,8 +419,8 @@ static void seed(const char *codec, char kind, struct buf *out)
     struct fix f = { .codec = codec };
     struct buf b;
 
-    f.shape = (struct kvc_shape){ 1, 1, 8, 2, 3, 64 };
-    f.shape.elem_bytes = fix_default(codec).shape.elem_bytes;
+    f.shape = (struct kvc_shape){ 1, 1, 8, KVC_CLASS_F16, 3, 64 };
+    f.shape.kv_class = fix_default(codec).shape.kv_class;
     fix_init(&f);
     b = written(&f, 1);
     fix_free(&f);

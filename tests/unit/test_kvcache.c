@@ -210,8 +210,9 @@ static void expect_tile(const struct world *w, int layer, int is_v, int head,
             int tok = tile * 64 + t;
             uint32_t want =
                 tok < s->n_tok ? fix_value(s, layer, is_v, head, tok, c) : 0;
-            uint32_t have = s->elem_bytes == 4 ? rd_le32(got + 4 * at)
-                                               : rd_le16(got + 2 * at);
+            uint32_t have = s->kv_class == KVC_CLASS_F32
+                                ? rd_le32(got + 4 * at)
+                                : rd_le16(got + 2 * at);
             assert_int_equal(have, want);
         }
 }

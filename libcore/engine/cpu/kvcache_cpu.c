@@ -194,12 +194,12 @@ static cag_status check_shape(const struct kvcache *kv,
 {
     if (s->n_layer >= kv->n_layer && s->n_kv_head == kv->n_kv_head &&
         s->d_head == kv->d_head &&
-        (s->elem_bytes == elem_bytes(kv) || kvc_is_q8h(s)))
+        (kvc_elem_bytes(s) == elem_bytes(kv) || kvc_is_q8h(s)))
         return CAG_OK;
     return cag_fail(err, CAG_E_MISMATCH, path, -1,
                     "the cache is %d layers x %d heads x %d at f%d, the "
                     "session %d x %d x %d at f%d",
-                    s->n_layer, s->n_kv_head, s->d_head, 8 * s->elem_bytes,
+                    s->n_layer, s->n_kv_head, s->d_head, 8 * kvc_elem_bytes(s),
                     kv->n_layer, kv->n_kv_head, kv->d_head, 8 * elem_bytes(kv));
 }
 

@@ -25,11 +25,12 @@ cag_status prefix_new(struct backend *b, const cag_kvc *k, int n_tok,
     const char *path = cag_kvc_get_info(k)->path;
     struct prefix *p;
 
-    if (!kvc_is_q8h(s) && s->elem_bytes != (kv_f32 ? 4 : 2))
+    if (!kvc_is_q8h(s) &&
+        s->kv_class != (kv_f32 ? KVC_CLASS_F32 : KVC_CLASS_F16))
         return cag_fail(err, CAG_E_MISMATCH, path, -1,
                         "the cache holds K and V as f%d, the engine computes "
                         "with f%d",
-                        8 * s->elem_bytes, kv_f32 ? 32 : 16);
+                        8 * kvc_elem_bytes(s), kv_f32 ? 32 : 16);
     p = mem_zalloc(sizeof *p);
     if (!p)
         return cag_fail_nomem(err, "prefix");

@@ -59,7 +59,7 @@ static void clear_unused(const struct kvc_shape *s, int n_tok, int chunk,
         return;
     for (int h = 0; h < s->n_kv_head; h++)
         tile_clear(data + kvc_tile_off(s, chunk, 0, h, tile),
-                   data + kvc_tile_off(s, chunk, 1, h, tile), s->elem_bytes,
+                   data + kvc_tile_off(s, chunk, 1, h, tile), kvc_elem_bytes(s),
                    s->d_head, slot);
 }
 
@@ -181,11 +181,11 @@ cag_status cuda_prefix_new(struct backend *b, const cag_kvc *k, int n_tok,
     struct cuda_prefix *p;
     cag_status st;
 
-    if (s->elem_bytes != 2 && !kvc_is_q8h(s))
+    if (s->kv_class != KVC_CLASS_F16 && !kvc_is_q8h(s))
         return cag_fail(err, CAG_E_MISMATCH, cag_kvc_get_info(k)->path, -1,
                         "the cache holds K and V as f%d, a GPU computes with "
                         "f16",
-                        8 * s->elem_bytes);
+                        8 * kvc_elem_bytes(s));
     p = mem_zalloc(sizeof *p);
     if (!p)
         return cag_fail_nomem(err, "prefix");
@@ -511,12 +511,12 @@ static cag_status check_shape(const struct cuda *c, const struct kvc_shape *s,
                               const char *path, cag_error *err)
 {
     if (s->n_layer == c->cfg->n_layer && s->n_kv_head == c->cfg->n_kv_head &&
-        s->d_head == c->cfg->d_head && s->elem_bytes == 2)
+        s->d_head == c->cfg->d_head && s->kv_class == KVC_CLASS_F16)
         return CAG_OK;
     return cag_fail(err, CAG_E_MISMATCH, path, -1,
                     "the cache is %d layers x %d heads x %d at f%d, the "
                     "session %d x %d x %d at f16",
-                    s->n_layer, s->n_kv_head, s->d_head, 8 * s->elem_bytes,
+                    s->n_layer, s->n_kv_head, s->d_head, 8 * kvc_elem_bytes(s),
                     c->cfg->n_layer, c->cfg->n_kv_head, c->cfg->d_head);
 }
 
