@@ -1,21 +1,8 @@
 /*
- * config.c - what both config readers share: names, and the relations that
- * must hold between the numbers whatever file they came from.
+ * config.c - what both config readers share: the relations that must hold
+ * between the numbers whatever file they came from.
  */
 #include "model/config_check.h"
-
-const char *model_arch_name(enum model_arch a)
-{
-    switch (a) {
-    case ARCH_LLAMA:
-        return "llama";
-    case ARCH_QWEN2:
-        return "qwen2";
-    case ARCH_QWEN3:
-        return "qwen3";
-    }
-    return "unknown";
-}
 
 cag_status config_check(const struct model_config *c, const char *file,
                         cag_error *err)

@@ -13,17 +13,16 @@
 #include <stdint.h>
 
 #include "format/gguf.h"
+#include "model/family.h"
 #include "util/error.h"
 #include "util/json.h"
-
-enum model_arch { ARCH_LLAMA, ARCH_QWEN2, ARCH_QWEN3 };
 
 #define MODEL_MAX_LAYER  1024
 #define MODEL_MAX_D_HEAD 512
 #define MODEL_MAX_EOS    16
 
 struct model_config {
-    enum model_arch arch;
+    const struct model_family *family;
     int n_layer, n_head, n_kv_head, d_head, d_model, d_ff, n_vocab, n_ctx;
     float rms_eps;
     bool tied;             /* output matrix = embedding            */
@@ -46,6 +45,5 @@ cag_status config_from_gguf(const struct gguf *g, struct model_config *c,
 cag_status config_from_json(const jv *config, const jv *generation,
                             const char *path, struct model_config *c,
                             cag_error *err);
-const char *model_arch_name(enum model_arch a);
 
 #endif

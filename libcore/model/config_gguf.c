@@ -381,23 +381,20 @@ static cag_status read_arch(struct reader *r, struct model_config *c)
 {
     struct gguf_str s = { "", 0 };
     cag_status st;
-    char shown[64];
-    int a;
+    char shown[64], names[128];
 
     st = gguf_get_str(r->g, "general.architecture", true, &s, r->err);
     if (st)
         return st;
-    for (a = ARCH_LLAMA; a <= ARCH_QWEN3; a++)
-        if (str_is(s, model_arch_name((enum model_arch)a))) {
-            c->arch = (enum model_arch)a;
-            r->arch = model_arch_name(c->arch);
-            return CAG_OK;
-        }
+    c->family = family_of_arch(s.s, s.n);
+    if (c->family) {
+        r->arch = c->family->arch;
+        return CAG_OK;
+    }
     sniff_printable(shown, sizeof shown, s.s, s.n);
     return cag_fail(r->err, CAG_E_UNSUPPORTED, gguf_path(r->g), -1,
-                    "general.architecture is \"%s\"; cag runs llama, qwen2 "
-                    "and qwen3",
-                    shown);
+                    "general.architecture is \"%s\"; cag runs %s", shown,
+                    family_archs(names, sizeof names));
 }
 
 cag_status config_from_gguf(const struct gguf *g, struct model_config *c,
@@ -417,8 +414,8 @@ cag_status config_from_gguf(const struct gguf *g, struct model_config *c,
     /* a window that reaches over the whole context changes nothing */
     got.window = window < got.n_ctx ? window : 0;
     got.tied = !gguf_find_tensor(g, "output.weight");
-    got.qkv_bias =
-        gguf_find_tensor(g, "blk.0.attn_q.bias") || got.arch == ARCH_QWEN2;
+    got.qkv_bias = gguf_find_tensor(g, "blk.0.attn_q.bias") ||
+                   got.family->bias == BIAS_QKV;
     got.o_bias = gguf_find_tensor(g, "blk.0.attn_output.bias") != NULL;
     *c = got;
     return CAG_OK;

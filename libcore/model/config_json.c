@@ -341,7 +341,7 @@ static cag_status read_rope(const struct reader *r, struct model_config *c)
 
 /* Layers with a window among all, by layer_types or max_window_layers. */
 static cag_status windowed_layers(const struct reader *r,
-                                  const struct model_config *c, bool qwen,
+                                  const struct model_config *c, bool first_full,
                                   int *n_windowed, const char **key)
 {
     const jv *types = jv_get(r->root, "layer_types");
@@ -352,7 +352,7 @@ static cag_status windowed_layers(const struct reader *r,
     *n_windowed = 0;
     if (jv_type(types) == JV_NULL) {
         *key = "max_window_layers";
-        if (!qwen)
+        if (!first_full)
             *n_windowed = c->n_layer;
         else if (jv_type(first) != JV_INT || jv_int(first, 0) < 0)
             return cag_fail(r->err, CAG_E_FORMAT, r->path, -1,
@@ -377,17 +377,16 @@ static cag_status windowed_layers(const struct reader *r,
     return CAG_OK;
 }
 
-static cag_status read_window(const struct reader *r, const char *type,
-                              struct model_config *c)
+static cag_status read_window(const struct reader *r, struct model_config *c)
 {
-    bool qwen = c->arch != ARCH_LLAMA, use = !qwen;
+    bool asked = c->family->window == WINDOW_ASKED, use = !asked;
     const char *key;
     int window = 0, n_windowed;
     cag_status st;
 
     if ((st = opt_int(r, r->root, "sliding_window", INT32_MAX, &window)) ||
         (st = opt_bool(r, r->root, "use_sliding_window", &use)) ||
-        (st = windowed_layers(r, c, use && qwen, &n_windowed, &key)))
+        (st = windowed_layers(r, c, use && asked, &n_windowed, &key)))
         return st;
     /* one that reaches over the whole context changes nothing */
     if (!use || window >= c->n_ctx)
@@ -404,37 +403,31 @@ static cag_status read_window(const struct reader *r, const char *type,
                         "key %s: a sliding window in %d of %d layers; cag "
                         "computes all or none",
                         key, n_windowed, c->n_layer);
-    if (strcmp(type, "llama") == 0)
+    if (c->family->window == WINDOW_NEVER)
         return cag_fail(r->err, CAG_E_UNSUPPORTED, r->path, -1,
-                        "key sliding_window in a model of type llama");
+                        "key sliding_window in a model of type %s",
+                        c->family->type);
     c->window = n_windowed ? window : 0;
     return CAG_OK;
 }
 
 /* ---------------------------------------------------------------- shapes */
 
-static cag_status read_type(const struct reader *r, struct model_config *c,
-                            const char **type)
+static cag_status read_type(const struct reader *r, struct model_config *c)
 {
-    char shown[64];
-    cag_status st = jv_need_str(r->root, "model_type", r->path, type, r->err);
+    const char *type;
+    char shown[64], names[128];
+    cag_status st = jv_need_str(r->root, "model_type", r->path, &type, r->err);
 
     if (st)
         return st;
-    if (strcmp(*type, "llama") == 0 || strcmp(*type, "mistral") == 0)
-        c->arch = ARCH_LLAMA;
-    else if (strcmp(*type, "qwen2") == 0)
-        c->arch = ARCH_QWEN2;
-    else if (strcmp(*type, "qwen3") == 0)
-        c->arch = ARCH_QWEN3;
-    else {
-        sniff_printable(shown, sizeof shown, *type, strlen(*type));
-        return cag_fail(r->err, CAG_E_UNSUPPORTED, r->path, -1,
-                        "model_type is \"%s\"; cag runs llama, mistral, "
-                        "qwen2 and qwen3",
-                        shown);
-    }
-    return CAG_OK;
+    c->family = family_of_type(type);
+    if (c->family)
+        return CAG_OK;
+    sniff_printable(shown, sizeof shown, type, strlen(type));
+    return cag_fail(r->err, CAG_E_UNSUPPORTED, r->path, -1,
+                    "model_type is \"%s\"; cag runs %s", shown,
+                    family_types(names, sizeof names));
 }
 
 static cag_status read_dims(const struct reader *r, struct model_config *c)
@@ -455,8 +448,8 @@ static cag_status read_dims(const struct reader *r, struct model_config *c)
                       &c->n_kv_head)) ||
         (st = opt_int(r, r->root, "head_dim", CONFIG_MAX_DIM, &c->d_head)))
         return st;
-    if (!c->d_head && c->arch == ARCH_QWEN3 && !jv_get(r->root, "head_dim"))
-        c->d_head = 128; /* Qwen3Config's own default */
+    if (!jv_get(r->root, "head_dim"))
+        c->d_head = c->family->d_head;
     if (!c->d_head) {
         if (c->d_model % c->n_head)
             return cag_fail(r->err, CAG_E_FORMAT, r->path, -1,
@@ -469,8 +462,7 @@ static cag_status read_dims(const struct reader *r, struct model_config *c)
 }
 
 /* What must have one value, and the biases. */
-static cag_status read_rest(const struct reader *r, const char *type,
-                            struct model_config *c)
+static cag_status read_rest(const struct reader *r, struct model_config *c)
 {
     const jv *quant = jv_get(r->root, "quantization_config");
     const jv *act = jv_get(r->root, "hidden_act");
@@ -509,11 +501,12 @@ static cag_status read_rest(const struct reader *r, const char *type,
     if (mlp_bias)
         return cag_fail(r->err, CAG_E_UNSUPPORTED, r->path, -1,
                         "key mlp_bias: cag computes no biases there");
-    if (bias && strcmp(type, "mistral") == 0)
+    if (bias && c->family->bias == BIAS_NEVER)
         return cag_fail(r->err, CAG_E_UNSUPPORTED, r->path, -1,
-                        "key attention_bias in a model of type mistral");
-    c->qkv_bias = bias || c->arch == ARCH_QWEN2;
-    c->o_bias = bias && c->arch != ARCH_QWEN2;
+                        "key attention_bias in a model of type %s",
+                        c->family->type);
+    c->qkv_bias = bias || c->family->bias == BIAS_QKV;
+    c->o_bias = bias && c->family->bias == BIAS_BY_KEY;
     return CAG_OK;
 }
 
@@ -543,15 +536,14 @@ cag_status config_from_json(const jv *config, const jv *generation,
 {
     struct reader r = { config, path, err };
     struct model_config got = { 0 };
-    const char *type = NULL;
     cag_status st;
 
     if (jv_type(config) != JV_OBJECT)
         return cag_fail(err, CAG_E_FORMAT, path, -1, "not a JSON object");
-    if ((st = read_type(&r, &got, &type)) || (st = refuse_unknown(&r)) ||
-        (st = read_dims(&r, &got)) || (st = read_rest(&r, type, &got)) ||
+    if ((st = read_type(&r, &got)) || (st = refuse_unknown(&r)) ||
+        (st = read_dims(&r, &got)) || (st = read_rest(&r, &got)) ||
         (st = config_check(&got, path, err)) || (st = read_rope(&r, &got)) ||
-        (st = read_window(&r, type, &got)) ||
+        (st = read_window(&r, &got)) ||
         (st = read_eos(config, path, &got, err)) ||
         (st = read_eos(generation, "generation_config.json", &got, err)))
         return st;

@@ -370,9 +370,9 @@ static cag_status config_digest(const struct model_config *c,
                "cag-config 1\narch %s\nn_layer %d\nn_head %d\nn_kv_head %d\n"
                "d_head %d\nd_model %d\nd_ff %d\nn_vocab %d\nrms_eps %08x\n"
                "tied %d\nqkv_bias %d\no_bias %d\nwindow %d\nrope %s\n",
-               model_arch_name(c->arch), c->n_layer, c->n_head, c->n_kv_head,
-               c->d_head, c->d_model, c->d_ff, c->n_vocab, (unsigned)eps,
-               c->tied, c->qkv_bias, c->o_bias, c->window, c->rope_text);
+               c->family->arch, c->n_layer, c->n_head, c->n_kv_head, c->d_head,
+               c->d_model, c->d_ff, c->n_vocab, (unsigned)eps, c->tied,
+               c->qkv_bias, c->o_bias, c->window, c->rope_text);
     st = buf_failed(&b) ? cag_fail_nomem(err, "configuration digest")
                         : sha256_buf(b.data, b.size, out, err);
     buf_free(&b);

@@ -249,7 +249,7 @@ static cag_status attention(struct source *s, int i, struct model_layer *l)
 {
     const struct model_config *c = s->c;
     int n_q = c->n_head * c->d_head, n_kv = c->n_kv_head * c->d_head;
-    int perm = s->gguf && c->arch == ARCH_LLAMA ? c->d_head / 2 : 0;
+    int perm = s->gguf && c->family->gguf_pairs ? c->d_head / 2 : 0;
     cag_status st;
 
     if ((st = vector(s, &r_attn_norm, i, c->d_model, 0, &l->attn_norm)) ||
@@ -264,7 +264,7 @@ static cag_status attention(struct source *s, int i, struct model_layer *l)
         return st;
     if (c->o_bias && (st = vector(s, &r_bo, i, c->d_model, 0, &l->bo)))
         return st;
-    if (c->arch == ARCH_QWEN3 &&
+    if (c->family->qk_norm &&
         ((st = vector(s, &r_q_norm, i, c->d_head, 0, &l->q_norm)) ||
          (st = vector(s, &r_k_norm, i, c->d_head, 0, &l->k_norm))))
         return st;
@@ -353,7 +353,7 @@ static cag_status all_used(struct source *s)
                         -1,
                         "tensor %s has no place in a model of "
                         "architecture %s with %d layers",
-                        shown, model_arch_name(s->c->arch), s->c->n_layer);
+                        shown, s->c->family->arch, s->c->n_layer);
     }
     return CAG_OK;
 }

@@ -63,13 +63,31 @@ static void refuses(const char *text, cag_status want, const char *msg)
     assert_int_equal(c.n_layer, 0x5a5a5a5a); /* untouched on failure */
 }
 
+static void families(void **state)
+{
+    char names[128];
+
+    (void)state;
+    assert_string_equal(family_types(names, sizeof names),
+                        "llama, mistral, qwen2 and qwen3");
+    assert_string_equal(family_archs(names, sizeof names),
+                        "llama, qwen2 and qwen3");
+    assert_string_equal(family_archs(names, 9), "llama, q"); /* cut, ended */
+    assert_null(family_of_type("llam"));
+    assert_null(family_of_arch("llam", 4));
+    assert_null(family_of_arch("mistral", 7));
+    assert_string_equal(family_of_arch("qwen3moe", 5)->type, "qwen3");
+    assert_ptr_equal(family_of_arch("llama", 5), family_of_type("llama"));
+    assert_string_equal(family_of_type("mistral")->arch, "llama");
+}
+
 static void json_dims(void **state)
 {
     struct model_config c;
 
     (void)state;
     accepts("{" BASE("llama") "}", &c);
-    assert_int_equal(c.arch, ARCH_LLAMA);
+    assert_string_equal(c.family->arch, "llama");
     assert_int_equal(c.n_layer, 2);
     assert_int_equal(c.n_head, 4);
     assert_int_equal(c.n_kv_head, 2);
@@ -191,7 +209,7 @@ static void json_window(void **state)
 
     (void)state;
     accepts("{" BASE("mistral") ",\"sliding_window\":1024}", &c);
-    assert_int_equal(c.arch, ARCH_LLAMA);
+    assert_string_equal(c.family->arch, "llama");
     assert_int_equal(c.window, 1024);
     accepts("{" BASE("mistral") ",\"sliding_window\":4096}", &c);
     assert_int_equal(c.window, 0);
@@ -583,7 +601,7 @@ static void containers_agree(void **state)
         assert_int_equal(config_from_gguf(g, &b, &err), CAG_OK);
         jv_free(v);
         gguf_close(g);
-        assert_int_equal(a.arch, b.arch);
+        assert_string_equal(a.family->arch, b.family->arch);
         assert_int_equal(a.n_layer, b.n_layer);
         assert_int_equal(a.n_head, b.n_head);
         assert_int_equal(a.n_kv_head, b.n_kv_head);
@@ -610,6 +628,7 @@ static void containers_agree(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(families),
         cmocka_unit_test(json_dims),
         cmocka_unit_test(json_refused),
         cmocka_unit_test(json_harmless),

@@ -244,7 +244,7 @@ static cag_status load_ends(const char *tensors, size_t n_data, bool tied,
                             struct model_weights *w, struct arena *a,
                             struct st **s, struct buf *b, cag_error *err)
 {
-    struct model_config c = { .arch = ARCH_LLAMA,
+    struct model_config c = { .family = family_of_type("llama"),
                               .n_layer = 0,
                               .n_head = 1,
                               .n_kv_head = 1,
