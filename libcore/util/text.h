@@ -33,4 +33,10 @@ cag_status text_nfc(const char *s, size_t n, struct buf *out, cag_error *err);
 uint32_t text_lower(uint32_t cp);
 uint32_t text_upper(uint32_t cp);
 
+/* What a character is to a reader of words, by its general category. */
+enum text_class { TEXT_OTHER, TEXT_LETTER, TEXT_MARK, TEXT_DIGIT };
+enum text_class text_class(uint32_t cp);
+/* Is it a capital letter?  (Scripts without case have none.) */
+bool text_is_upper(uint32_t cp);
+
 #endif
