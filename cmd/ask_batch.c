@@ -30,6 +30,20 @@ static bool line_ready(void *ctx)
     return ask_lines_ready(&io->in);
 }
 
+bool ask_batch_progress(void *ctx, const char *what, uint64_t done,
+                        uint64_t total)
+{
+    const struct ask_opts *o = ctx;
+
+    if (!strcmp(what, ui_rows))
+        return ui_progress(ui_rows, what, done,
+                           done <= o->n_row ? o->n_row : 0);
+    /* that of every question would only flicker between the rows */
+    if (!strcmp(what, "prefill"))
+        return !ui_caught();
+    return ui_progress(ui_bytes, what, done, total);
+}
+
 static cag_status put_row(void *ctx, const char *row, size_t n,
                           cag_row_kind kind, cag_error *err)
 {
@@ -37,7 +51,7 @@ static cag_status put_row(void *ctx, const char *row, size_t n,
 
     if (io->rows)
         return cag_rows_put(io->rows, row, n, kind, err);
-    ui_progress_end();
+    ui_progress_hide();
     ui_put_text(stdout, row, n);
     if (ui_flush_stdout())
         return CAG_OK;
@@ -125,7 +139,7 @@ static bool same_file(int fd, const char *path)
            a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
-int ask_batch(const struct ask_opts *o, cag_kb *kb)
+int ask_batch(struct ask_opts *o, cag_kb *kb)
 {
     struct batch_io io = { .rows = NULL };
     cag_error err = CAG_ERROR_INIT;
@@ -133,6 +147,7 @@ int ask_batch(const struct ask_opts *o, cag_kb *kb)
 
     if (ask_lines_open(&io.in, o->batch, &err))
         return ui_error(&err);
+    o->n_row = ask_lines_count(&io.in);
     if (o->output && same_file(io.in.fd, o->output))
         status = ui_fail(CAG_E_USAGE, o->output,
                          "the output is what the batch reads");

@@ -16,6 +16,7 @@ struct ask_opts {
     int format, parallel;
     bool resume, unordered, fail_fast, dry_run;
     int64_t max_errors;
+    uint64_t n_row; /* of the input, as far as it is known */
 };
 
 /* Print answer text as it comes; ctx is a struct ask_stream. */
@@ -42,6 +43,9 @@ void ask_print_usage(const cag_kb *kb, const cag_answer *a);
 bool ask_fenced(const char *text, const char **block, size_t *n);
 
 int ask_interactive(const struct ask_opts *o, cag_kb *kb);
-int ask_batch(const struct ask_opts *o, cag_kb *kb);
+int ask_batch(struct ask_opts *o, cag_kb *kb);
+/* A cag_progress_fn; ctx is the struct ask_opts of a batch. */
+bool ask_batch_progress(void *ctx, const char *what, uint64_t done,
+                        uint64_t total);
 
 #endif

@@ -57,7 +57,35 @@ void ask_lines_close(struct ask_lines *l)
     l->buf = NULL;
 }
 
-/* Offset of the next newline behind begin, or SIZE_MAX. */
+uint64_t ask_lines_count(const struct ask_lines *l)
+{
+    struct stat st;
+    char *buf = fstat(l->fd, &st) == 0 && S_ISREG(st.st_mode)
+                    ? malloc(READ_BYTES)
+                    : NULL;
+    off_t at = lseek(l->fd, 0, SEEK_CUR);
+    bool text = false;
+    uint64_t sum = 0;
+    ssize_t n;
+
+    if (!buf || at < 0) {
+        free(buf);
+        return 0;
+    }
+    while ((n = pread(l->fd, buf, READ_BYTES, at)) > 0) {
+        for (ssize_t i = 0; i < n; i++)
+            if (buf[i] == '\n') {
+                sum += text;
+                text = false;
+            } else if (!strchr(" \t\r", buf[i]))
+                text = true;
+        at += n;
+    }
+    free(buf);
+    return n < 0 ? 0 : sum + text;
+}
+
+/* Offset of the next newline from begin on, or SIZE_MAX. */
 static size_t newline(struct ask_lines *l)
 {
     size_t n = l->end - l->begin;

@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include <cag/error.h>
 
@@ -22,6 +23,9 @@ struct ask_lines {
 cag_status ask_lines_open(struct ask_lines *l, const char *path,
                           cag_error *err);
 void ask_lines_close(struct ask_lines *l);
+/* Lines of a file that are not blank, where they can be counted beforehand;
+ * else 0. */
+uint64_t ask_lines_count(const struct ask_lines *l);
 /* Can ask_lines_next answer without waiting? */
 bool ask_lines_ready(struct ask_lines *l);
 /*

@@ -120,6 +120,10 @@ static void fill(struct ask_opts *a)
     a->kb.engine.max_host = (uint64_t)o.max_memory;
     a->kb.places = *places_get();
     a->kb.hooks = places_hooks();
+    if (o.batch) {
+        a->kb.hooks.progress = ask_batch_progress;
+        a->kb.hooks.ctx = a;
+    }
     a->params.max_tok = o.n_predict;
     a->params.sampling.temperature = (float)o.temperature;
     a->params.sampling.top_k = o.top_k;

@@ -136,7 +136,6 @@ uint64_t places_free_memory(void)
 static void on_note(void *ctx, cag_note kind, const char *line)
 {
     (void)ctx;
-    ui_progress_end();
     if (kind == CAG_NOTE_WARN)
         ui_warn("%s", line);
     else if (kind == CAG_NOTE_WAIT)
@@ -146,12 +145,13 @@ static void on_note(void *ctx, cag_note kind, const char *line)
 }
 
 /* What is read by a model is counted in tokens, what is written or checked
- * in bytes. */
+ * in bytes, and a batch in rows. */
 static bool on_progress(void *ctx, const char *what, uint64_t done,
                         uint64_t total)
 {
     (void)ctx;
-    return ui_progress(strcmp(what, "prefill") && strcmp(what, "receipt")
+    return ui_progress(!strcmp(what, ui_rows) ? ui_rows
+                       : strcmp(what, "prefill") && strcmp(what, "receipt")
                            ? ui_bytes
                            : ui_tokens,
                        what, done, total);

@@ -54,7 +54,7 @@ static void say(const char *colour, const char *label, const char *text)
 {
     bool on = colour && coloured();
 
-    ui_progress_end();
+    ui_progress_hide();
     ui_flush_stdout(); /* on a terminal the order is what happened */
     fprintf(stderr, "%s%s:%s %s%s\n", on ? colour : "", ui.tool,
             on ? "\033[0m" : "", label, text);

@@ -82,13 +82,14 @@ void ui_forget_signal(void); /* after a stopped answer in -i        */
 /* --- progress ----------------------------------------------------------- */
 
 /*
- * A cag_progress_fn: pass it with ctx = the unit, ui_tokens or ui_bytes
- * (shown as KiB/MiB), or NULL.  Draws at most ten times a second, only where
- * progress is wanted; keeps what SIGUSR1 prints.
+ * A cag_progress_fn: pass it with ctx = the unit: ui_tokens, ui_rows or
+ * ui_bytes (shown as KiB/MiB), or NULL.  Draws at most ten times a second, only
+ * where progress is wanted; keeps what SIGUSR1 prints.
  */
-extern char ui_tokens[], ui_bytes[];
+extern char ui_tokens[], ui_bytes[], ui_rows[];
 bool ui_progress(void *ctx, const char *what, uint64_t done, uint64_t total);
-void ui_progress_end(void); /* remove the line                     */
+void ui_progress_hide(void); /* remove the line, until the next call */
+void ui_progress_end(void);  /* and forget: the work is done         */
 
 /* --- numbers for people --------------------------------------------------*/
 
@@ -98,6 +99,11 @@ const char *ui_duration(char out[UI_TEXT], double seconds); /* "3m04s"      */
 double ui_now(void); /* monotonic seconds                   */
 /* s as one line for a message: control bytes escaped.  Rotates 4 buffers. */
 const char *ui_clean(const char *s);
+/* Columns of the terminal fd is; 80 where that cannot be said. */
+int ui_columns(int fd);
+/* Columns that n bytes of text take; bytes of it that fit in some columns. */
+size_t ui_width(const char *text, size_t n);
+size_t ui_fitting(const char *text, size_t n, size_t columns);
 /* Print text that comes from a file or a model to a terminal or pipe, without
  * control characters (other than tab and newline) when it is a terminal. */
 void ui_put_text(FILE *to, const char *text, size_t n);

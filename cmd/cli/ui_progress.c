@@ -8,7 +8,6 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "cmd/cli/ui.h"
@@ -19,18 +18,34 @@ static struct {
     _Atomic uint64_t done, total, start_ms;
 } now;
 
-char ui_tokens[] = "tokens", ui_bytes[] = "bytes";
+char ui_tokens[] = "tokens", ui_bytes[] = "bytes", ui_rows[] = "rows";
+
+/*
+ * Every kind of work keeps its own clock, so that one that is interrupted by
+ * another, as a prefill is by its checkpoints, goes on with its true time.
+ * The rate is that since the older of two marks, which move: work that
+ * becomes slower as it goes on, and a start that was given, do not count for
+ * ever.
+ */
+struct work {
+    char what[64]; /* a copy: a caller's text may vanish */
+    uint64_t start_ms, done;
+    struct {
+        double s;
+        uint64_t done;
+    } mark[2];
+};
+enum { N_WORK = 8 };
+static struct work works[N_WORK];
+
+#define MARK_S 8.0
 
 static double last_draw;
 static volatile sig_atomic_t drawn;
-static char whats[8][64]; /* copies: a caller's text may vanish */
 
 static uint64_t now_ms(void)
 {
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+    return (uint64_t)(ui_now() * 1000);
 }
 
 static bool wanted(void)
@@ -40,16 +55,47 @@ static bool wanted(void)
     return !ui.quiet && ui_stderr_is_smart();
 }
 
-static const char *keep_what(const char *what)
+static struct work *work_of(const char *what)
 {
     static int turn;
+    struct work *w;
 
-    for (int i = 0; i < 8; i++)
-        if (strcmp(whats[i], what) == 0)
-            return whats[i];
-    char *slot = whats[turn++ & 7];
-    ui_format(slot, sizeof whats[0], "%s", what);
-    return slot;
+    for (w = works; w < works + N_WORK; w++)
+        if (!strcmp(w->what, what))
+            return w;
+    w = &works[turn++ % N_WORK];
+    *w = (struct work){ .done = UINT64_MAX };
+    ui_format(w->what, sizeof w->what, "%s", what);
+    return w;
+}
+
+static void keep_time(struct work *w, uint64_t done)
+{
+    double t = ui_now();
+
+    if (done < w->done) { /* it begins, or begins again */
+        w->start_ms = now_ms();
+        for (int i = 0; i < 2; i++) {
+            w->mark[i].s = t;
+            w->mark[i].done = done;
+        }
+    }
+    w->done = done;
+    if (t - w->mark[1].s >= MARK_S) {
+        w->mark[0] = w->mark[1];
+        w->mark[1].s = t;
+        w->mark[1].done = done;
+    }
+}
+
+/* Per second, or 0 where it cannot be said yet. */
+static double rate_of(const struct work *w)
+{
+    double s = ui_now() - w->mark[0].s;
+
+    return s >= 0.5 && w->done > w->mark[0].done
+               ? (double)(w->done - w->mark[0].done) / s
+               : 0;
 }
 
 /* "1234", or "12.3 MiB" for bytes */
@@ -62,35 +108,72 @@ static const char *amount(char out[UI_TEXT], double v, bool bytes)
     return out;
 }
 
-static void draw(const char *what, const char *unit, uint64_t done,
-                 uint64_t total, double seconds)
+/* Whole seconds below a minute: tenths would only flicker. */
+static const char *time_left(char out[UI_TEXT], double s)
 {
-    char a[UI_TEXT], b[UI_TEXT], c[UI_TEXT], line[256];
-    bool bytes = unit == ui_bytes;
-    double rate = seconds > 0 ? (double)done / seconds : 0;
-    int n;
-
-    n = ui_format(line, sizeof line, "%s: %s", ui.tool, ui_clean(what));
-    if (total > 0)
-        n += ui_format(line + n, sizeof line - (size_t)n, " %3d%%  %s/%s",
-                       (int)(100.0 * (double)done / (double)total),
-                       amount(a, (double)done, bytes),
-                       amount(b, (double)total, bytes));
+    if (s < 59)
+        ui_format(out, UI_TEXT, "%d s", (int)s + 1);
     else
-        n += ui_format(line + n, sizeof line - (size_t)n, " %s",
-                       amount(a, (double)done, bytes));
-    if (unit && !bytes)
-        n += ui_format(line + n, sizeof line - (size_t)n, " %s", unit);
-    if (seconds >= 0.5 && done > 0) {
-        n += ui_format(line + n, sizeof line - (size_t)n, "  %s/s",
-                       amount(c, rate, bytes));
-        if (total > done)
-            ui_format(line + n, sizeof line - (size_t)n, "  %s left",
-                      ui_duration(a, (double)(total - done) / rate));
-    }
+        ui_duration(out, s);
+    return out;
+}
+
+/* The parts of the line; the higher its number, the sooner one is left out
+ * where the line is too long for the terminal. */
+enum part { P_WHAT, P_PERCENT, P_LEFT, P_COUNT, P_TOOL, P_RATE, N_PART };
+
+static void make_parts(char part[N_PART][160], const struct work *w,
+                       const char *unit, uint64_t total)
+{
+    char a[UI_TEXT], b[UI_TEXT];
+    bool bytes = unit == ui_bytes, named = unit && !strcmp(w->what, unit);
+    double rate = rate_of(w);
+    int n = 0;
+
+    for (int i = 0; i < N_PART; i++)
+        part[i][0] = 0;
+    ui_format(part[P_TOOL], 160, "%s: ", ui.tool);
+    if (!named) /* "17/40 rows" says what it is about */
+        ui_format(part[P_WHAT], 160, "%s ", ui_clean(w->what));
+    if (total > 0 && !named)
+        ui_format(part[P_PERCENT], 160, "%3d%%  ",
+                  (int)(100.0 * (double)w->done / (double)total));
+    n = ui_format(part[P_COUNT], 160, "%s", amount(a, (double)w->done, bytes));
+    if (total > 0)
+        n += ui_format(part[P_COUNT] + n, (size_t)(160 - n), "/%s",
+                       amount(b, (double)total, bytes));
+    ui_format(part[P_COUNT] + n, (size_t)(160 - n), "%s%s  ",
+              unit && !bytes ? " " : "", unit && !bytes ? unit : "");
+    if (rate > 0)
+        ui_format(part[P_RATE], 160, "%s/s  ", amount(a, rate, bytes));
+    if (rate > 0 && total > w->done)
+        ui_format(part[P_LEFT], 160, "%s left",
+                  time_left(a, (double)(total - w->done) / rate));
+}
+
+static void draw(const struct work *w, const char *unit, uint64_t total)
+{
+    static const enum part order[] = { P_TOOL,  P_WHAT, P_PERCENT,
+                                       P_COUNT, P_RATE, P_LEFT };
+    char part[N_PART][160], line[N_PART * 160];
+    bool smart = ui_stderr_is_smart();
+    size_t wide = smart ? (size_t)ui_columns(2) - 1 : sizeof line;
+    int n_part = N_PART, n;
+
+    make_parts(part, w, unit, total);
+    do {
+        n = 0;
+        for (int i = 0; i < N_PART; i++)
+            if ((int)order[i] < n_part)
+                n += ui_format(line + n, sizeof line - (size_t)n, "%s",
+                               part[order[i]]);
+        while (n > 0 && line[n - 1] == ' ')
+            line[--n] = 0;
+    } while (ui_width(line, (size_t)n) > wide && --n_part > P_PERCENT + 1);
     /* a log or pipe gets whole lines, a terminal one line again and again */
-    if (ui_stderr_is_smart())
-        fprintf(stderr, "\r\033[K%.*s", 79, line);
+    if (smart)
+        fprintf(stderr, "\r\033[K%.*s", (int)ui_fitting(line, (size_t)n, wide),
+                line);
     else
         fprintf(stderr, "%s\n", line);
     fflush(stderr);
@@ -98,23 +181,20 @@ static void draw(const char *what, const char *unit, uint64_t done,
 
 bool ui_progress(void *ctx, const char *what, uint64_t done, uint64_t total)
 {
-    const char *kept = keep_what(what ? what : "working");
-    bool fresh =
-        kept != atomic_load(&now.what) || done < atomic_load(&now.done);
+    struct work *w = work_of(what ? what : "working");
+    bool fresh = w->what != atomic_load(&now.what) || done < w->done;
 
+    keep_time(w, done);
     atomic_store(&now.unit, (const char *)ctx);
     atomic_store(&now.done, done);
     atomic_store(&now.total, total);
-    if (fresh) {
-        atomic_store(&now.start_ms, now_ms());
-        atomic_store(&now.what, kept);
-    }
+    atomic_store(&now.start_ms, w->start_ms);
+    atomic_store(&now.what, w->what);
     if (wanted()) {
         double t = ui_now();
         double pause = ui_stderr_is_smart() ? 0.1 : 2.0;
         if (fresh || t - last_draw >= pause || (total && done == total)) {
-            draw(kept, ctx, done, total,
-                 (double)(now_ms() - atomic_load(&now.start_ms)) / 1000);
+            draw(w, ctx, total);
             last_draw = t;
             drawn = ui_stderr_is_smart();
         }
@@ -122,15 +202,20 @@ bool ui_progress(void *ctx, const char *what, uint64_t done, uint64_t total)
     return ui_caught() == 0;
 }
 
-void ui_progress_end(void)
+void ui_progress_hide(void)
 {
     if (drawn) {
         fputs("\r\033[K", stderr);
         fflush(stderr);
         drawn = false;
     }
+}
+
+void ui_progress_end(void)
+{
+    ui_progress_hide();
     atomic_store(&now.what, NULL);
-    atomic_store(&now.done, 0);
+    memset(works, 0, sizeof works);
 }
 
 /* --- from a signal handler ----------------------------------------------- */
@@ -176,8 +261,10 @@ void ui_report_progress(void)
     if (!what) {
         n = put_str(line, n, cap, "running");
     } else {
-        n = put_str(line, n, cap, what);
-        n = put_str(line, n, cap, " ");
+        if (!unit || strcmp(what, unit)) {
+            n = put_str(line, n, cap, what);
+            n = put_str(line, n, cap, " ");
+        }
         n = put_num(line, n, cap, done);
         if (total) {
             n = put_str(line, n, cap, "/");

@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "cmd/cli/ui.h"
@@ -19,6 +20,13 @@ bool ui_stderr_is_smart(void)
     const char *term = getenv("TERM");
 
     return isatty(2) && term && *term && strcmp(term, "dumb") != 0;
+}
+
+int ui_columns(int fd)
+{
+    struct winsize w;
+
+    return ioctl(fd, TIOCGWINSZ, &w) == 0 && w.ws_col > 1 ? w.ws_col : 80;
 }
 
 static volatile sig_atomic_t caught, catching;

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+#include <wchar.h>
 
 #include "cmd/cli/ui.h"
 #include "cmd/cli/ui_internal.h"
@@ -69,6 +70,50 @@ const char *ui_clean(const char *s)
     }
     *p = 0;
     return out;
+}
+
+/* The character at s, len bytes long, as a terminal counts it.  Where the
+ * locale knows no such character, it takes one column. */
+static size_t columns_of(const char *s, size_t len)
+{
+    wchar_t c = (unsigned char)*s;
+    int w;
+
+    if (len > 1) {
+        c &= 0x7F >> len;
+        for (size_t i = 1; i < len; i++)
+            c = c << 6 | (s[i] & 0x3F);
+    }
+    w = wcwidth(c);
+    return w < 0 ? 1 : (size_t)w;
+}
+
+size_t ui_fitting(const char *text, size_t n, size_t columns)
+{
+    size_t at = 0, sum = 0;
+
+    while (at < n) {
+        size_t len = ui_utf8_len((const unsigned char *)text + at, n - at);
+
+        len += !len;
+        sum += columns_of(text + at, len);
+        if (sum > columns)
+            break;
+        at += len;
+    }
+    return at;
+}
+
+size_t ui_width(const char *text, size_t n)
+{
+    size_t sum = 0;
+
+    for (size_t at = 0, len; at < n; at += len) {
+        len = ui_utf8_len((const unsigned char *)text + at, n - at);
+        len += !len;
+        sum += columns_of(text + at, len);
+    }
+    return sum;
 }
 
 void ui_put_text(FILE *to, const char *text, size_t n)

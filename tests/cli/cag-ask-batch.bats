@@ -424,3 +424,14 @@ setup() {
     wait $pid
     [ "$(wc -l <o)" = 1 ]
 }
+
+@test "progress counts rows, of how many, on a terminal and for SIGUSR1" {
+    yes 'Who leads?' | head -12 >q
+    expect 0 cag-ask -n 3 -j 4 --progress always --batch q -o a qwen.kvc
+    grep -qE '^cag-ask: 0/12 rows$' "$err"
+    grep -qE '^cag-ask: 12/12 rows' "$err"
+    run ! grep -E 'prefill| B |bytes' "$err"
+    # of a pipe nobody knows the length
+    expect 0 cag-ask -n 3 -j 4 --progress always --batch - qwen.kvc < <(cat q)
+    grep -qE '^cag-ask: [0-9]+ rows' "$err"
+}

@@ -247,6 +247,20 @@ M
     grep -E '^cag-build: prefill [0-9]+/[0-9]+ tokens, [0-9]+ s so far$' err
 }
 
+@test "progress: no longer than the terminal is wide, whatever that is" {
+    facts 60 >m.md
+    for columns in 24 40 80; do
+        TERM=xterm python3 "$BATS_TEST_DIRNAME/../tools/on_tty.py" sh -c \
+            "stty cols $columns; exec cag-build -B -b 16 --checkpoint --checkpoint-interval 0.2 -m $model -o k.kvc m.md" \
+            >tty </dev/null
+        grep -q 'prefill' tty
+        # what stands between two carriage returns is one line of the screen;
+        # the last column stays free, where a terminal would go to the next
+        tr '\r' '\n' <tty | sed 's/\x1b\[K//g' | grep '%' |
+            awk -v n=$columns 'length >= n { print length ": " $0; bad = 1 } END { exit bad }'
+    done
+}
+
 @test "without enough memory: a message and 71, no partial file" {
     local cmd rc=0
     case ${CAG_MODE:-release} in

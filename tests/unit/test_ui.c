@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #include "tests/lib/capture.h"
 #include "cmd/cli/ui.h"
@@ -137,6 +138,47 @@ static int progress(void *ctx)
     ui_progress(ui_tokens, "decode", 5, 0);
     raise(SIGUSR1);
     return ui_close_stdout(0);
+}
+
+/* A prefill that its checkpoints and remarks interrupt. */
+static int interrupted(void *ctx)
+{
+    struct timespec pause = { 1, 100000000 };
+
+    (void)ctx;
+    ui_start("cag-build");
+    ui.progress = UI_NEVER;
+    ui_progress(ui_tokens, "prefill", 0, 4000);
+    nanosleep(&pause, NULL);
+    ui_progress(ui_bytes, "write", 1, 0);
+    ui_note("saved");
+    ui_progress(ui_tokens, "prefill", 2000, 4000);
+    raise(SIGUSR1);
+    ui.progress = UI_ALWAYS;
+    ui_progress(ui_bytes, "write", 0, 0);
+    ui_progress(ui_tokens, "prefill", 2200, 4000);
+    ui_progress(ui_rows, "rows", 17, 40);
+    raise(SIGUSR1);
+    return ui_close_stdout(0);
+}
+
+static void progress_keeps_its_time(void **state)
+{
+    const char *line;
+    int rate = 0, left = 0;
+
+    (void)state;
+    capture(&c, interrupted, NULL);
+    assert_non_null(strstr(c.err, "cag-build: prefill 2000/4000 tokens, 1 s "
+                                  "so far\n"));
+    line = strstr(c.err, "2200/4000 tokens");
+    assert_non_null(line);
+    assert_int_equal(
+        sscanf(line, "2200/4000 tokens %d/s %d s left\n", &rate, &left), 2);
+    assert_true(rate > 500 && rate <= 2000);
+    assert_true(left >= 1 && left <= 4);
+    assert_non_null(strstr(c.err, "cag-build: 17/40 rows\n"));
+    assert_non_null(strstr(c.err, "cag-build: 17/40 rows, 0 s so far\n"));
 }
 
 static void progress_lines(void **state)
@@ -415,6 +457,7 @@ int main(void)
         cmocka_unit_test(quiet_silences_talk_and_not_the_product),
         cmocka_unit_test(colour_only_where_it_is_wanted),
         cmocka_unit_test(progress_lines),
+        cmocka_unit_test(progress_keeps_its_time),
         cmocka_unit_test(a_failed_write_is_an_error),
         cmocka_unit_test(closed_descriptors_are_filled),
         cmocka_unit_test(a_closed_pipe_is_quiet),
