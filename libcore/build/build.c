@@ -16,6 +16,7 @@
 #include "build/checkpoint.h"
 #include "build/depfile.h"
 #include "engine/engine_note.h"
+#include "engine/engine_rate.h"
 #include "util/clock.h"
 #include "util/note.h"
 #include "build/build_estimate.h"
@@ -65,7 +66,7 @@ cag_status cag_build_plan(const cag_build_opts *o, cag_build_report *r,
         struct kvc_desc d = { .shape = j.shape, .codec = j.codec };
 
         r->file_bytes = kvc_size_bound(&d);
-        st = estimate_rate(o->engine.n_thread, &rate, err);
+        st = engine_rate(o->engine.n_thread, &rate, err);
     }
     if (!st) {
         r->about_s = estimate_work(&j.model->config, 0, r->n_tok) / rate;
@@ -157,7 +158,7 @@ static double saved(const struct build_job *j, int64_t keep, double import_s,
 
     if (n - keep >= 256 && compute_s > 0)
         rate = estimate_work(c, keep, n) / compute_s;
-    else if (estimate_rate(j->o->engine.n_thread, &rate, NULL))
+    else if (engine_rate(j->o->engine.n_thread, &rate, NULL))
         return 0;
     s = estimate_work(c, 0, keep) / rate - import_s;
     return s > 0 ? s : 0;

@@ -9,10 +9,9 @@
 /*
  * Multiply-adds of the prefill of positions [from, to), matrix products and
  * attention; the latter counted for more, by what it was measured to take.
+ * engine_rate says how many a second this machine does.
  */
 double estimate_work(const struct model_config *c, int64_t from, int64_t to);
-/* That per second on this machine now: a probe of a few milliseconds. */
-cag_status estimate_rate(int n_thread, double *per_s, cag_error *err);
 
 /* Fill r->line: the places of the sources that cost many tokens and say
  * little to a model. */

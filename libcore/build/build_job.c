@@ -16,6 +16,7 @@
 #include "kvc/kvc_receipt.h"
 #include "kvc/kvc_write.h"
 #include "build/checkpoint.h"
+#include "engine/session.h"
 #include "source/source_path.h"
 #include "util/clock.h"
 #include "util/note.h"
@@ -305,6 +306,8 @@ static cag_status check_fit(struct build_job *j, cag_error *err)
 {
     const cag_model_info *m = cag_model_get_info(j->model);
     cag_build_report *r = j->r;
+    uint64_t scratch;
+    cag_status st;
 
     int n_chunk = kvc_n_chunk(&j->shape);
     uint64_t held = (uint64_t)r->n_tok * m->kv_bytes_per_tok *
@@ -317,10 +320,11 @@ static cag_status check_fit(struct build_job *j, cag_error *err)
         PRIVATE_BYTES + (uint64_t)j->reserve * m->kv_bytes_per_tok +
         (kvc_codec_in_place((enum kvc_codec)kvc_codec_find(j->codec)) ? 0
                                                                       : held);
+    st = engine_scratch_bytes(j->model, &j->o->engine, &scratch, err);
+    if (st)
+        return st;
     r->build_bytes =
-        held + m->size_bytes +
-        (uint64_t)512 * 4 * (uint64_t)(8 * m->d_model + 4 * m->d_ff) +
-        (j->lossy ? measure_loss_bytes(j) : 0);
+        held + m->size_bytes + scratch + (j->lossy ? measure_loss_bytes(j) : 0);
     if (r->n_tok + j->reserve > j->n_ctx)
         return cag_fail(err, CAG_E_LIMIT, j->o->output, -1,
                         "the knowledge does not fit: %lld tokens + %lld "

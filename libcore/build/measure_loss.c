@@ -9,7 +9,8 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "engine/cpu/q8h_build.h"
+#include "engine/q8h_decode.h"
+#include "kernels/kernels.h"
 #include "engine/session.h"
 #include "kvc/kvc_read.h"
 #include "kvc/kvc_receipt.h"
@@ -203,15 +204,15 @@ static size_t exact_bytes(const struct values *v)
 }
 
 /* All heads of one tile: the first n_key positions. */
-static cag_status compare_tile(const struct values *v, int layer, int tile,
-                               const uint8_t *raw, uint8_t *scratch,
+static cag_status compare_tile(const struct values *v, int tile,
+                               const struct q8h_chunk *from, uint8_t *scratch,
                                struct loss_sum sum[2], cag_error *err)
 {
     const struct kvc_shape *s = kvc_get_shape(v->draft);
     int per_chunk = s->chunk_tok / KVC_TILE, left = s->n_tok - tile * KVC_TILE;
     float *stored[2];
-    cag_status st =
-        session_export_chunk(v->r->exact, &v->exact, layer, tile, scratch, err);
+    cag_status st = session_export_chunk(v->r->exact, &v->exact, from->layer,
+                                         tile, scratch, err);
 
     if (st)
         return st;
@@ -220,11 +221,11 @@ static cag_status compare_tile(const struct values *v, int layer, int tile,
     /* positions after the last token are zero on both sides */
     memset(stored[0], 0, 2 * v->n * sizeof *stored[0]);
     for (int h = 0; h < s->n_kv_head; h++) {
-        if (!q8h_tile(s, raw, tile / per_chunk, h, tile % per_chunk,
+        st = q8h_tile(from, h, tile % per_chunk,
                       left < KVC_TILE ? left : KVC_TILE, KV_F32, stored[0],
-                      stored[1]))
-            return cag_fail(err, CAG_E_UNSUPPORTED, v->r->j->o->output, -1,
-                            "layer %d: a stored value is not finite", layer);
+                      stored[1], err);
+        if (st)
+            return st;
         for (int is_v = 0; is_v < 2; is_v++) {
             const uint8_t *x =
                 scratch + kvc_tile_off(&v->exact, tile, is_v, h, 0);
@@ -243,16 +244,17 @@ static cag_status compare_layer(struct values *v, int layer, int thread,
     const struct kvc_shape *s = kvc_get_shape(v->draft);
     int per_chunk = s->chunk_tok / KVC_TILE;
     struct loss_sum sum[2];
-    const uint8_t *raw = NULL;
+    struct q8h_chunk from = { s, NULL, layer, 0, v->r->j->o->output };
     cag_status st = CAG_OK;
 
     memset(sum, 0, sizeof sum);
     for (int t = 0; t < kvc_n_tile(s) && !st; t++) {
+        from.chunk = t / per_chunk;
         if (t % per_chunk == 0)
-            st =
-                kvc_chunk_load(v->draft, layer, t / per_chunk, NULL, &raw, err);
+            st = kvc_chunk_load(v->draft, layer, from.chunk, NULL, &from.raw,
+                                err);
         if (!st)
-            st = compare_tile(v, layer, t, raw, v->scratch[thread], sum, err);
+            st = compare_tile(v, t, &from, v->scratch[thread], sum, err);
         if (thread == 0 && !go_on(v->r, v->r->n))
             atomic_store(&v->stop, true);
         if (!st && atomic_load(&v->stop))

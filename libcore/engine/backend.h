@@ -18,22 +18,26 @@
 
 #include <cag/session.h>
 
+#include "kernels/kernels.h"
 #include "kvc/kvc_layout.h"
 #include "util/pool.h"
+
+/* Attention reads the tiles of a cache where they are mapped. */
+_Static_assert(KV_TILE == KVC_TILE, "one tile in memory and in a file");
 
 struct backend_ops;
 struct backend {
     const struct backend_ops *ops;
-    int max_row;          /* rows of one forward pass at most */
-    int chunk;            /* rows of a prompt pass; at most max_row */
-    int layer0, layer1;   /* of the model's layers, [layer0, layer1) are
-                             computed; see forward_req                  */
-    const char *products; /* what computes a prompt's, static: "f32" */
-    bool warn;            /* the user should see note: a GPU is there, but
-                             not used */
-    bool trace;           /* set before the first pass: remember when its
-                             parts ended (timeline) */
-    char note[384];       /* the device, and why this one; one line */
+    int max_row;             /* rows of one forward pass at most */
+    int pass_rows;           /* rows of a prompt pass; at most max_row */
+    int layer0, layer1;      /* of the model's layers, [layer0, layer1) are
+                                computed; see forward_req                  */
+    const char *prompt_gemm; /* name of the GEMM of prompts, static: "f32" */
+    bool warn;               /* the user should see note: a GPU is there, but
+                                not used */
+    bool trace;              /* set before the first pass: remember when its
+                                parts ended (timeline) */
+    char note[384];          /* the device, and why this one; one line */
 };
 struct backend_prefix { /* a cache's K and V on the device */
     struct backend *backend;
@@ -60,9 +64,9 @@ struct forward_row {
 };
 
 /*
- * A backend of a part of the layers (backend_split.c) has either the first
- * ones: it gives x, the rows' residual stream, to the next, and no logits,
- * though it is told whose are wanted.  Or the last ones: it takes x.
+ * Of two backends that share the layers (backend_split.c), the first writes
+ * x, the rows' residual stream, after its last layer and returns no logits,
+ * though it is told whose are wanted; the last starts from x.
  */
 struct forward_req {
     enum forward_phase phase;
@@ -126,7 +130,7 @@ struct backend_ops {
 };
 
 struct backend_opts {
-    int chunk; /* rows of a prompt pass; 0: the device's */
+    int pass_rows; /* of a prompt; 0: the device's */
     cag_precision precision;
     bool kv_f32;
     struct pool *pool;   /* borrowed, outlives the backend */
@@ -148,8 +152,16 @@ struct backend_opts {
 cag_status backend_load(const char *device, const cag_model *m,
                         const struct backend_opts *opts, struct backend **out,
                         cag_error *err);
+/* The CPU; its part of the layers is opts->layer1's. */
+cag_status cpu_new(const cag_model *m, const struct backend_opts *opts,
+                   struct backend **out, cag_error *err);
+/* The scratch it would allocate with n_thread threads; m may be open without
+ * its weights.  CAG_E_UNSUPPORTED: no set of kernels. */
+cag_status cpu_scratch_bytes(const cag_model *m,
+                             const struct backend_opts *opts, int n_thread,
+                             uint64_t *bytes, cag_error *err);
 /*
- * The first layers on the CPU, the others where last (which begins behind the
+ * The first layers on the CPU, the others where last (which begins after the
  * first layer) has them.  last is the new backend's, or freed on failure.
  */
 cag_status split_new(const cag_model *m, const struct backend_opts *opts,

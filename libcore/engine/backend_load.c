@@ -23,7 +23,6 @@
 #include <cag.h>
 #include <cag/backend.h>
 
-#include "engine/cpu/cpu.h"
 #include "engine/backend_plugin.h"
 #include "util/error.h"
 

@@ -1,23 +1,21 @@
 /*
- * engine.c - a model, threads and a device put together; and the prefix, a
- * cache seen by that device.
+ * engine.c - a model, threads and a device put together.
  */
 #include "engine/engine.h"
 
 #include <string.h>
 
-#include "kvc/kvc_read.h"
 #include "util/error.h"
 #include "util/mem.h"
 
-#define MAX_CHUNK 65536
+#define MAX_PASS_ROWS 65536
 
 cag_status cag_engine_new(const cag_model *m, const cag_engine_opts *opts,
                           cag_engine **out, cag_error *err)
 {
     static const cag_engine_opts defaults;
     const cag_engine_opts *o = opts ? opts : &defaults;
-    struct backend_opts bo = { .chunk = o->chunk,
+    struct backend_opts bo = { .pass_rows = o->chunk,
                                .precision = o->precision,
                                .kv_f32 = o->kv_f32,
                                .max_memory = o->max_memory,
@@ -25,40 +23,62 @@ cag_status cag_engine_new(const cag_model *m, const cag_engine_opts *opts,
                                .plugin = o->plugin,
                                .gpu_layers = o->gpu_layers,
                                .room_tok = o->room_tok };
-    cag_engine *e;
+    struct backend *b = NULL;
     cag_status st;
 
-    if (o->chunk < 0 || o->chunk > MAX_CHUNK || o->n_thread < 0)
+    if (o->chunk < 0 || o->chunk > MAX_PASS_ROWS || o->n_thread < 0)
         return cag_fail(err, CAG_E_USAGE, NULL, -1,
                         "chunk %d and %d threads, expected 0..%d and 0 or "
                         "more",
-                        o->chunk, o->n_thread, MAX_CHUNK);
+                        o->chunk, o->n_thread, MAX_PASS_ROWS);
     if (o->gpu_layers < CAG_GPU_LAYERS_AUTO || o->room_tok < 0)
         return cag_fail(err, CAG_E_USAGE, NULL, -1,
                         "%d layers on a GPU with room for %d positions",
                         o->gpu_layers, o->room_tok);
-    e = mem_zalloc(sizeof *e);
-    if (!e)
-        return cag_fail_nomem(err, "engine");
-    e->model = m;
-    st = pool_new(&e->pool, o->n_thread, err);
+    st = pool_new(&bo.pool, o->n_thread, err);
     if (st)
-        goto out;
-    bo.pool = e->pool;
-    st = backend_load(o->device, m, &bo, &e->backend, err);
-    if (st)
-        goto out;
-    e->chunk = e->backend->chunk;
-    e->row = mem_alloc_array((size_t)e->backend->max_row, sizeof *e->row);
-    if (!e->row)
-        st = cag_fail_nomem(err, "engine");
-out:
-    if (st) {
-        cag_engine_free(e);
         return st;
+    st = backend_load(o->device, m, &bo, &b, err);
+    if (st) {
+        pool_free(bo.pool);
+        return st;
+    }
+    return engine_with_backend(m, bo.pool, b, out, err);
+}
+
+cag_status engine_with_backend(const cag_model *m, struct pool *pool,
+                               struct backend *b, cag_engine **out,
+                               cag_error *err)
+{
+    cag_engine *e = mem_zalloc(sizeof *e);
+
+    if (!e) {
+        b->ops->free(b);
+        pool_free(pool);
+        return cag_fail_nomem(err, "engine");
+    }
+    e->model = m;
+    e->pool = pool;
+    e->backend = b;
+    e->pass_rows = b->pass_rows;
+    e->row = mem_alloc_array((size_t)b->max_row, sizeof *e->row);
+    if (!e->row) {
+        cag_engine_free(e);
+        return cag_fail_nomem(err, "engine");
     }
     *out = e;
     return CAG_OK;
+}
+
+cag_status engine_scratch_bytes(const cag_model *m, const cag_engine_opts *o,
+                                uint64_t *bytes, cag_error *err)
+{
+    struct backend_opts bo = { .pass_rows = o->chunk,
+                               .precision = o->precision,
+                               .kv_f32 = o->kv_f32 };
+    int n_thread = o->n_thread > 0 ? o->n_thread : pool_default_size();
+
+    return cpu_scratch_bytes(m, &bo, n_thread, bytes, err);
 }
 
 void cag_engine_free(cag_engine *e)
@@ -66,8 +86,7 @@ void cag_engine_free(cag_engine *e)
     if (!e)
         return;
     mem_free(e->row);
-    if (e->backend)
-        e->backend->ops->free(e->backend);
+    e->backend->ops->free(e->backend);
     pool_free(e->pool);
     mem_free(e);
 }
@@ -89,7 +108,7 @@ const char *cag_engine_numerics(const cag_engine *e)
 
 const char *cag_engine_products(const cag_engine *e)
 {
-    return e->backend->products;
+    return e->backend->prompt_gemm;
 }
 
 static const char *const precision_names[] = { "default", "exact", "fast",
@@ -161,62 +180,4 @@ void engine_timeline(cag_engine *e, backend_moment_fn *fn, void *ctx)
 struct pool *engine_pool(cag_engine *e)
 {
     return e->pool;
-}
-
-/* ------------------------------------------------------------------ prefix */
-
-cag_status prefix_new_part(cag_engine *e, const cag_kvc *k, int n_tok,
-                           cag_prefix **out, cag_error *err)
-{
-    const struct kvc_shape *s = kvc_get_shape(k);
-    const struct model_config *c = &e->model->config;
-    cag_prefix *p;
-    cag_status st;
-
-    if (s->n_layer != c->n_layer || s->n_kv_head != c->n_kv_head ||
-        s->d_head != c->d_head)
-        return cag_fail(err, CAG_E_MISMATCH, cag_kvc_get_info(k)->path, -1,
-                        "the cache is %d layers x %d KV heads x %d, the "
-                        "model %d x %d x %d",
-                        s->n_layer, s->n_kv_head, s->d_head, c->n_layer,
-                        c->n_kv_head, c->d_head);
-    if (n_tok < 1 || n_tok > s->n_tok)
-        return cag_fail(err, CAG_E_USAGE, cag_kvc_get_info(k)->path, -1,
-                        "%d tokens asked of a cache of %d", n_tok, s->n_tok);
-    p = mem_zalloc(sizeof *p);
-    if (!p)
-        return cag_fail_nomem(err, "prefix");
-    p->engine = e;
-    p->n_tok = n_tok;
-    st = e->backend->ops->prefix_new(e->backend, k, n_tok, &p->impl, err);
-    if (st) {
-        mem_free(p);
-        return st;
-    }
-    *out = p;
-    return CAG_OK;
-}
-
-cag_status cag_prefix_new(cag_engine *e, const cag_kvc *k, cag_prefix **out,
-                          cag_error *err)
-{
-    return prefix_new_part(e, k, kvc_get_shape(k)->n_tok, out, err);
-}
-
-void cag_prefix_free(cag_prefix *p)
-{
-    if (!p)
-        return;
-    p->engine->backend->ops->prefix_free(p->impl);
-    mem_free(p);
-}
-
-uint64_t cag_prefix_private_bytes(const cag_prefix *p)
-{
-    return p->engine->backend->ops->prefix_private_bytes(p->impl);
-}
-
-cag_status cag_prefix_load(cag_prefix *p, cag_error *err)
-{
-    return p->engine->backend->ops->prefix_load(p->impl, err);
 }

@@ -1,5 +1,5 @@
 /*
- * engine.h - what engine.c and session.c share.
+ * engine.h - what the files of an engine and its sessions share.
  */
 #ifndef ENGINE_ENGINE_H
 #define ENGINE_ENGINE_H
@@ -12,7 +12,7 @@ struct cag_engine {
     const cag_model *model;
     struct pool *pool;
     struct backend *backend;
-    int chunk;
+    int pass_rows;           /* of a prompt */
     struct forward_row *row; /* [backend->max_row] of the next pass */
     uint64_t stamp;          /* of the last step, see session.c */
     cag_progress_fn progress;
@@ -24,6 +24,12 @@ struct cag_prefix {
     struct backend_prefix *impl;
     int n_tok;
 };
+
+/* An engine of a backend made elsewhere, for passes with pool's threads; both
+ * are the engine's, or freed on failure. */
+cag_status engine_with_backend(const cag_model *m, struct pool *pool,
+                               struct backend *b, cag_engine **out,
+                               cag_error *err);
 
 /* Before the first pass: remember when its parts end on the device. */
 void engine_trace(cag_engine *e);

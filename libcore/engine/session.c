@@ -3,7 +3,7 @@
  *
  * Positions, limits and the promise that a failed call leaves the length it
  * found are kept here; the arithmetic is the backend's.  A prompt goes down
- * in passes of at most engine->chunk rows, a step in passes of one row a
+ * in passes of at most engine->pass_rows rows, a step in passes of one row a
  * session; how the rows are cut never changes a result.
  */
 #include "engine/session.h"
@@ -72,7 +72,7 @@ cag_status cag_session_new(cag_engine *e, cag_prefix *prefix, int max_tok,
     s->prefix = prefix;
     s->max_tok = max_tok;
     s->n_tok = prefix ? prefix->n_tok : 0;
-    /* rows behind the first are not touched before guesses need them */
+    /* rows after the first are not touched before drafts need them */
     s->logits = mem_alloc_array((size_t)e->model->config.n_vocab,
                                 CAG_STEP_MAX * sizeof *s->logits);
     if (!s->logits)
@@ -138,14 +138,14 @@ static cag_status check_append(const cag_session *s, int n, cag_error *err)
 
 struct prefill_progress {
     const cag_engine *e;
-    int done, chunk, total;
+    int done, pass, total;
 };
 
-/* Tokens done, with a share of the running chunk for its finished layers. */
+/* Tokens done, with a share of the running pass for its finished layers. */
 static bool prefill_progress(void *ctx, int layer, int n_layer)
 {
     const struct prefill_progress *p = ctx;
-    uint64_t part = (uint64_t)p->chunk * (uint64_t)layer / (uint64_t)n_layer;
+    uint64_t part = (uint64_t)p->pass * (uint64_t)layer / (uint64_t)n_layer;
 
     return p->e->progress(p->e->progress_ctx, "prefill",
                           (uint64_t)p->done + part, (uint64_t)p->total);
@@ -158,7 +158,7 @@ static int prompt_rows(cag_engine *e, cag_step *step, int n, float *rows,
     size_t n_vocab = (size_t)e->model->config.n_vocab;
     int row = 0;
 
-    while (*i < n && row < e->chunk) {
+    while (*i < n && row < e->pass_rows) {
         cag_step *p = &step[*i];
         int last = *at + 1 == p->n_ids;
         float *logits = rows                ? rows + (size_t)*at * n_vocab
@@ -190,7 +190,7 @@ static cag_status prefill(cag_engine *e, cag_step *step, int n, int total,
     }
     for (int i = 0, at = 0; i < n; progress.done += req.n_row) {
         req.n_row = prompt_rows(e, step, n, rows, &i, &at);
-        progress.chunk = req.n_row;
+        progress.pass = req.n_row;
         cag_status st = e->backend->ops->forward(e->backend, &req, err);
         if (st)
             return st;
@@ -364,7 +364,7 @@ static void step_rows(cag_engine *e, const struct steps *a, int i0, int i1)
     }
 }
 
-/* The first session behind i0 whose rows do not fit a pass any more. */
+/* The first session after i0 whose rows do not fit a pass any more. */
 static int pass_end(const cag_engine *e, const struct steps *a, int i0,
                     int *n_row)
 {

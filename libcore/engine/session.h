@@ -22,13 +22,13 @@ cag_status session_export_chunk(const cag_session *s,
 cag_status session_import(cag_session *s, const cag_kvc *k, int n_tok,
                           cag_error *err);
 /*
- * For a build with codec q8h, which balances keys against queries: watch the
+ * For a build with codec q8h, which balances keys against queries: gather the
  * queries from position `from` on, before the first of them is computed; with
  * n_tok tokens there, make the factors, after which session_export_chunk
  * takes shapes of class q8h (from a session of f16, without a prefix).
  * CAG_E_UNSUPPORTED on a device that cannot.
  */
-#define SESSION_PROBE 256 /* the last tokens of a prefix are watched */
+#define SESSION_PROBE 256 /* queries of the last tokens are gathered */
 cag_status session_gather(cag_session *s, int from, cag_error *err);
 cag_status session_balance(cag_session *s, cag_error *err);
 /*
@@ -46,5 +46,10 @@ cag_status session_prefill_rows(cag_session *s, const int32_t *ids, int n_ids,
 cag_status prefix_new_part(cag_engine *e, const cag_kvc *k, int n_tok,
                            cag_prefix **out, cag_error *err);
 struct pool *engine_pool(cag_engine *e);
+/* Host memory that an engine's passes take with these options, beside weights,
+ * caches and sessions; m may be open without its weights.  CAG_E_UNSUPPORTED:
+ * no set of kernels. */
+cag_status engine_scratch_bytes(const cag_model *m, const cag_engine_opts *o,
+                                uint64_t *bytes, cag_error *err);
 
 #endif

@@ -8,7 +8,8 @@
 #include <math.h>
 #include <sys/wait.h>
 
-#include "engine/cpu/q8h_build.h"
+#include "engine/q8h_decode.h"
+#include "kernels/kernels.h"
 
 /* Run the reader; *out gets stdout and stderr. */
 static int reader(const char *args, struct buf *out)
@@ -164,8 +165,9 @@ static void values_of_codes(void **state)
             tile[v] = mem_alloc_array(n, sizeof **tile);
             assert_non_null(tile[v]);
         }
-        assert_true(
-            q8h_tile(&f.shape, raw, 1, 1, 0, 6, KV_F32, tile[0], tile[1]));
+        struct q8h_chunk from = { &f.shape, raw, 0, 1, path };
+        assert_int_equal(
+            q8h_tile(&from, 1, 0, 6, KV_F32, tile[0], tile[1], NULL), CAG_OK);
         at = have.data;
         for (int c = 0; c < 2 * d; c++) {
             int v = c / d, e = c % d, w = d - e / 32 * 32 < 32 ? d % 32 : 32;

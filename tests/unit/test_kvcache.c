@@ -34,7 +34,7 @@ static void clear_slots(void **state)
                 assert_non_null(v);
                 memset(k, 0xff, n);
                 memset(v, 0xff, n);
-                tile_clear(k, v, e, d, slot);
+                kv_tile_clear(k, v, e, d, slot);
                 for (int t = 0; t < 64; t++)
                     for (int c = 0; c < d; c++) {
                         int want = t < slot ? 0xff : 0;
@@ -51,10 +51,10 @@ static void clear_slots(void **state)
             }
 }
 
-static struct kvcache *make(struct prefix *p, int n_layer, int n_head, int d,
-                            int type, int max_tok)
+static struct cpu_kv *make(struct cpu_prefix *p, int n_layer, int n_head, int d,
+                           int type, int max_tok)
 {
-    struct kvcache *kv = NULL;
+    struct cpu_kv *kv = NULL;
     cag_error err = CAG_ERROR_INIT;
 
     if (kvcache_new(NULL, p, n_layer, n_head, d, type, max_tok, &kv, &err))
@@ -69,7 +69,7 @@ static void tiles(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-        struct kvcache *kv = make(NULL, 3, 2, 40, KV_F16, sizes[i]);
+        struct cpu_kv *kv = make(NULL, 3, 2, 40, KV_F16, sizes[i]);
         int n_tile = (sizes[i] + 63) / 64, mark = 0;
         assert_int_equal(kv->tile_bytes, 64 * 40 * 2);
         for (int pass = 0; pass < 2; pass++) {
@@ -103,7 +103,7 @@ static void tiles(void **state)
     kvcache_free(NULL);
 }
 
-static void fill(struct kvcache *kv, int n_tok)
+static void fill(struct cpu_kv *kv, int n_tok)
 {
     for (int l = 0; l < kv->n_layer; l++)
         for (int h = 0; h < kv->n_kv_head; h++)
@@ -113,13 +113,13 @@ static void fill(struct kvcache *kv, int n_tok)
                 memset(k, 0x11, kv->tile_bytes);
                 memset(v, 0x11, kv->tile_bytes);
                 if (n_tok - t * 64 < 64)
-                    tile_clear(k, v, 2, kv->d_head, n_tok % 64);
+                    kv_tile_clear(k, v, 2, kv->d_head, n_tok % 64);
             }
     kv->n_dirty = n_tok;
 }
 
 /* The number of positions with something in them, if they are the first. */
-static int filled(const struct kvcache *kv, int n_tok, int layer, int head)
+static int filled(const struct cpu_kv *kv, int n_tok, int layer, int head)
 {
     int n = 0;
 
@@ -142,7 +142,7 @@ static void truncation(void **state)
     static const int to[] = {
         1500, 1499, 1472, 1471, 1024, 1023, 64, 63, 1, 0
     };
-    struct kvcache *kv = make(NULL, 2, 2, 40, KV_F16, 1500);
+    struct cpu_kv *kv = make(NULL, 2, 2, 40, KV_F16, 1500);
 
     (void)state;
     fill(kv, 1500);
@@ -226,8 +226,8 @@ static void prefix_tiles(void **state)
         struct world w;
         cag_error err = CAG_ERROR_INIT;
         world_open(&w, codecs[i]);
-        struct kvcache *kv =
-            make((struct prefix *)w.p, 2, 2, 40, i == 2 ? KV_F32 : KV_F16, 300);
+        struct cpu_kv *kv = make((struct cpu_prefix *)w.p, 2, 2, 40,
+                                 i == 2 ? KV_F32 : KV_F16, 300);
         assert_int_equal(kv->n_prefix, 150);
         assert_int_equal(kv->n_shared, 2);
         assert_int_equal(prefix_private_bytes(w.p), 0);
@@ -243,7 +243,7 @@ static void prefix_tiles(void **state)
         /* the third tile is a copy */
         memset(kvcache_tile(kv, 0, 0, 0, 2), 0x77, kv->tile_bytes);
         expect_tile(&w, 0, 0, 0, 2,
-                    prefix_tile((struct prefix *)w.p, 0, 0, 0, 2));
+                    prefix_tile((struct cpu_prefix *)w.p, 0, 0, 0, 2));
         kvcache_free(kv);
         world_close(&w);
     }
@@ -279,8 +279,8 @@ static void dirty_tail(void **state)
     assert_int_equal(
         prefix_new(NULL, k, kvc_get_shape(k)->n_tok, false, w.pool, &p, &err),
         CAG_OK);
-    struct kvcache *shared = make((struct prefix *)p, 2, 2, 40, KV_F16, 300);
-    struct kvcache *own = make(NULL, 2, 2, 40, KV_F16, 300);
+    struct cpu_kv *shared = make((struct cpu_prefix *)p, 2, 2, 40, KV_F16, 300);
+    struct cpu_kv *own = make(NULL, 2, 2, 40, KV_F16, 300);
     assert_int_equal(kvcache_import(own, k, 150, w.pool, &err), CAG_OK);
     for (int l = 0; l < 2; l++) {
         assert_int_equal(kvcache_ready(shared, l, &err), CAG_OK);
@@ -313,7 +313,7 @@ static void import_export(void **state)
         cag_error err = CAG_ERROR_INIT;
         uint8_t *got, *want;
         world_open(&w, codecs[i]);
-        struct kvcache *kv = make(NULL, 2, 2, 40, KV_F16, 200);
+        struct cpu_kv *kv = make(NULL, 2, 2, 40, KV_F16, 200);
         got = mem_alloc_aligned(64, kvc_chunk_bytes(&w.f.shape, 0));
         want = mem_alloc_aligned(64, kvc_chunk_bytes(&w.f.shape, 0));
         assert_non_null(got);
@@ -347,7 +347,7 @@ static void mismatch(void **state)
 
     (void)state;
     world_open(&w, "f16");
-    struct kvcache *kv = make(NULL, 2, 2, 48, KV_F16, 200);
+    struct cpu_kv *kv = make(NULL, 2, 2, 48, KV_F16, 200);
     assert_int_equal(kvcache_import(kv, w.k, 10, w.pool, &err), CAG_E_MISMATCH);
     assert_non_null(strstr(err.msg, "40"));
     assert_int_equal(prefix_new(NULL, w.k, kvc_get_shape(w.k)->n_tok, true,
@@ -385,16 +385,16 @@ static void damaged(void **state)
         assert_int_equal(prefix_new(NULL, k, kvc_get_shape(k)->n_tok, false,
                                     w.pool, &p, &err),
                          CAG_OK);
-        struct kvcache *c = make((struct prefix *)p, 2, 2, 40, KV_F16, 300);
+        struct cpu_kv *c = make((struct cpu_prefix *)p, 2, 2, 40, KV_F16, 300);
         assert_int_equal(kvcache_ready(c, 0, &err), CAG_OK);
         for (int again = 0; again < 2; again++) {
             memset(&err, 0, sizeof err);
             assert_int_equal(kvcache_ready(c, 1, &err), CAG_E_CORRUPT);
             assert_non_null(strstr(err.msg, "layer 1"));
         }
-        assert_int_equal(
-            prefix_load((struct prefix *)p, kvc_get_shape(k)->n_layer, &err),
-            CAG_E_CORRUPT);
+        assert_int_equal(prefix_load((struct cpu_prefix *)p,
+                                     kvc_get_shape(k)->n_layer, &err),
+                         CAG_E_CORRUPT);
         kvcache_free(c);
         c = make(NULL, 2, 2, 40, KV_F16, 300);
         assert_int_equal(kvcache_import(c, k, 150, w.pool, &err),

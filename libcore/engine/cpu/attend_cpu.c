@@ -17,8 +17,8 @@
  * session they belong to: in the span where the prefix ends the rows' state
  * is continued, session by session, over that session's private tiles.
  *
- * A prefix of codes (q8h) is walked with turned queries, and what its tiles
- * add up to in a span is turned back before private tiles continue: the two
+ * A prefix of codes (q8h) is walked with rotated queries, and what its tiles
+ * add up to in a span is rotated back before private tiles continue: the two
  * never share an accumulator.  It is then a state like any other.
  *
  * Queries lie as [kv_head][row * group + head_in_group][d_head], so a block
@@ -33,12 +33,12 @@
 #include "util/error.h"
 #include "util/mem.h"
 
-static const struct kvcache *kv_of(const struct forward_row *r)
+static const struct cpu_kv *kv_of(const struct forward_row *r)
 {
-    return (const struct kvcache *)r->kv;
+    return (const struct cpu_kv *)r->kv;
 }
 
-/* First row behind r0 that belongs to another timeline, at most end. */
+/* First row after r0 that belongs to another timeline, at most end. */
 static int run_end(const struct forward_row *row, int r0, int end)
 {
     int r = r0 + 1;
@@ -48,7 +48,7 @@ static int run_end(const struct forward_row *row, int r0, int end)
     return r;
 }
 
-/* First row behind r0 that reads another prefix (or none), at most end. */
+/* First row after r0 that reads another prefix (or none), at most end. */
 static int group_end(const struct forward_row *row, int r0, int end)
 {
     int r = r0 + 1;
@@ -66,7 +66,7 @@ static int block_tokens(const struct cpu *c)
 /* Walk tiles [t0, t1), all of the prefix or all private, for rows [r0, r1),
  * continuing their state. */
 static void walk(const struct attn_pass *a, struct cpu_thread *th, int head,
-                 const struct kvcache *kv, int t0, int t1, int r0, int r1,
+                 const struct cpu_kv *kv, int t0, int t1, int r0, int r1,
                  float *m, float *l, float *o)
 {
     const struct cpu *c = a->c;
@@ -89,7 +89,7 @@ static void walk(const struct attn_pass *a, struct cpu_thread *th, int head,
     j.kv_type = codes ? KV_Q8H : c->kv_type;
     j.d_head = c->cfg->d_head;
     j.n_row = (r1 - r0) * c->group;
-    j.q = (codes ? c->turned : c->q) +
+    j.q = (codes ? c->q_rotated : c->q) +
           ((size_t)head * (size_t)c->base.max_row * (size_t)c->group + row0) *
               (size_t)c->cfg->d_head;
     j.ldq = (size_t)c->cfg->d_head;

@@ -1,9 +1,5 @@
 /*
- * backend_cpu.c - the CPU as a backend: its memory and its table.
- *
- * All scratch of a pass is one block, carved once when the engine is made
- * for passes of max_row rows.  It is not touched before it is used, so a
- * short question costs the memory of a short question.
+ * backend_cpu.c - the CPU as a backend: its limit of memory and its table.
  *
  * A limit of memory counts what a pass reads: weights and caches, mapped as
  * they may be, sessions and scratch.  It is asked before anything is allocated.
@@ -17,141 +13,12 @@
 #include "engine/cpu/forward_cpu.h"
 #include "engine/cpu/q8h_build.h"
 #include "engine/cpu/kvcache_cpu.h"
-#include "engine/cpu/product_cpu.h"
 #include "util/error.h"
 #include "util/mem.h"
 
-/* Steps of at least this many rows take one pass, however small the chunk. */
-#define MIN_ROWS      64
-#define DEFAULT_CHUNK 512
-
-struct carve {
-    uint8_t *base; /* NULL: only measure */
-    size_t off;
-    bool overflow;
-};
-
-/* n * m elements of size, 64-byte aligned */
-static void *carve(struct carve *cv, size_t n, size_t m, size_t size)
-{
-    size_t bytes, at = cv->off;
-
-    if (!mem_mul(&bytes, n, m) || !mem_mul(&bytes, bytes, size) ||
-        !mem_add(&bytes, bytes, 63) ||
-        !mem_add(&cv->off, cv->off, bytes & ~(size_t)63))
-        cv->overflow = true;
-    return cv->base ? cv->base + at : NULL;
-}
-
-/* Bytes of the inputs of any product, in the form it wants. */
-static size_t packed_bytes(const struct cpu *c)
-{
-    const struct model_config *cfg = c->cfg;
-    int width[3] = { cfg->d_model, c->d_q, cfg->d_ff };
-    size_t most = 0;
-
-    for (int i = 0; i < 3; i++) {
-        size_t n =
-            c->k->gemm_pack_size(c->base.max_row, width[i]) * sizeof(float);
-        if (n > most)
-            most = n;
-        n = product_xq_bound(c, width[i]) * (size_t)c->base.max_row;
-        if (n > most)
-            most = n;
-    }
-    return most;
-}
-
-/* Floats of the inputs of any product that the other gemm computes. */
-static size_t packed_fast_floats(const struct cpu *c)
-{
-    const struct model_config *cfg = c->cfg;
-    int width[3] = { cfg->d_model, c->d_q, cfg->d_ff };
-    size_t most = 0;
-
-    for (int i = 0; c->fast && i < 3; i++) {
-        size_t n = c->fast->gemm_pack_size(c->base.max_row, width[i]);
-        if (n > most)
-            most = n;
-    }
-    return most;
-}
-
-/* [max_row, d_ff], or that packed for gemm */
-static size_t gate_floats(const struct cpu *c)
-{
-    size_t rows = (size_t)c->base.max_row * (size_t)c->cfg->d_ff;
-    size_t packed = c->k->gemm_pack_size(c->base.max_row, c->cfg->d_ff);
-
-    return rows > packed ? rows : packed;
-}
-
-static void carve_all(struct cpu *c, struct carve *cv)
-{
-    const struct model_config *cfg = c->cfg;
-    size_t n = (size_t)c->base.max_row, d = (size_t)cfg->d_head;
-    int n_thread = pool_size(c->pool);
-
-    c->x = carve(cv, n, (size_t)cfg->d_model, sizeof(float));
-    c->y = carve(cv, n, (size_t)cfg->d_model, sizeof(float));
-    c->h = carve(cv, n, (size_t)cfg->d_model, sizeof(float));
-    c->qkv = carve(cv, n, (size_t)c->d_qkv, sizeof(float));
-    c->q = carve(cv, n, (size_t)c->d_q, sizeof(float));
-    c->turned = carve(cv, n, (size_t)c->d_q, sizeof(float));
-    c->att = carve(cv, n, (size_t)c->d_q, sizeof(float));
-    c->gate = carve(cv, gate_floats(c), 1, sizeof(float));
-    c->up = carve(cv, n, (size_t)cfg->d_ff, sizeof(float));
-    c->cos = carve(cv, n, d / 2, sizeof(float));
-    c->sin = carve(cv, n, d / 2, sizeof(float));
-    c->last = carve(cv, n, (size_t)c->group, sizeof(int32_t));
-    c->packed = carve(cv, packed_bytes(c), 1, 1);
-    c->packed_fast = carve(cv, packed_fast_floats(c), 1, sizeof(float));
-    c->thread = carve(cv, (size_t)n_thread, sizeof *c->thread, 1);
-    for (int i = 0; i < n_thread; i++) {
-        struct cpu_thread t;
-        t.gemm = carve(cv, GEMM_SCRATCH, 1, sizeof(float));
-        t.attn = carve(cv, ATTN_SCRATCH, 1, sizeof(float));
-        t.m = carve(cv, 2 * ATTN_ROWS, 1, sizeof(float));
-        t.l = carve(cv, 2 * ATTN_ROWS, 1, sizeof(float));
-        t.o = carve(cv, 2 * ATTN_ROWS, d, sizeof(float));
-        t.slice = carve(cv, ROWS_MAX, HEAD_SLICE, sizeof(float));
-        if (cv->base)
-            c->thread[i] = t;
-    }
-}
-
-cag_status cpu_reserve_step(struct cpu *c, int n_row, int n_span,
-                            cag_error *err)
-{
-    size_t n, width = (size_t)c->cfg->d_head + 2;
-    size_t items = (size_t)n_row * (size_t)n_span;
-
-    if (items < (size_t)c->base.max_row)
-        items = (size_t)c->base.max_row; /* a prompt's blocks */
-    if (items > INT32_MAX || !mem_mul(&n, items, (size_t)c->cfg->n_head))
-        return cag_fail_nomem(err, "attention states");
-    if (items > (size_t)c->cap_item) {
-        struct attn_item *it = mem_alloc_array(items, sizeof *it);
-        if (!it)
-            return cag_fail_nomem(err, "attention items");
-        mem_free(c->item);
-        c->item = it;
-        c->cap_item = (int)items;
-    }
-    n = (size_t)n_row * (size_t)n_span * (size_t)c->cfg->n_head;
-    if (n > c->cap_state) {
-        size_t bytes;
-        float *s = NULL;
-        if (mem_mul(&bytes, n, width * sizeof *s))
-            s = mem_alloc_aligned(64, bytes);
-        if (!s)
-            return cag_fail_nomem(err, "attention states");
-        mem_free(c->state);
-        c->state = s;
-        c->cap_state = n;
-    }
-    return CAG_OK;
-}
+/* A step of at most this many rows is one pass, however few a prompt's has. */
+#define MIN_ROWS     64
+#define DEFAULT_ROWS 512
 
 /* -------------------------------------------------------------- the limit */
 
@@ -179,8 +46,8 @@ static cag_status charge(struct cpu *c, uint64_t bytes, const char *what,
     return CAG_OK;
 }
 
-/* Weight bytes the CPU reads in a pass: its layers, and the head if it
- * computes logits. */
+/* Weight bytes the CPU reads in a pass: the embedding, its layers, and the
+ * head if it computes logits. */
 static uint64_t cpu_weight_bytes(const struct cpu *c)
 {
     const struct model_weights *w = c->w;
@@ -203,10 +70,10 @@ static uint64_t prefix_bytes(const struct cpu *c, const struct kvc_shape *s)
 
 static int shared_tiles(const struct backend_prefix *p)
 {
-    return p ? ((const struct prefix *)p)->n_tok / KV_TILE : 0;
+    return p ? ((const struct cpu_prefix *)p)->n_tok / KV_TILE : 0;
 }
 
-/* Private tiles behind n_shared whole ones of a prefix. */
+/* Private tiles after n_shared whole ones of a prefix. */
 static uint64_t session_bytes(const struct cpu *c, int n_shared, int max_tok)
 {
     uint64_t n_tile = (uint64_t)((max_tok - 1) / KV_TILE + 1 - n_shared);
@@ -277,13 +144,13 @@ static void cpu_prefix_free(struct backend_prefix *p)
     if (!p)
         return;
     c = cpu_of(p->backend);
-    c->used_bytes -= prefix_bytes(c, ((struct prefix *)p)->shape);
+    c->used_bytes -= prefix_bytes(c, ((struct cpu_prefix *)p)->shape);
     prefix_free(p);
 }
 
 static cag_status cpu_prefix_load(struct backend_prefix *p, cag_error *err)
 {
-    return prefix_load((struct prefix *)p, p->backend->layer1, err);
+    return prefix_load((struct cpu_prefix *)p, p->backend->layer1, err);
 }
 
 static cag_status cpu_kv_new(struct backend *b, struct backend_prefix *p,
@@ -291,7 +158,7 @@ static cag_status cpu_kv_new(struct backend *b, struct backend_prefix *p,
                              cag_error *err)
 {
     struct cpu *c = cpu_of(b);
-    struct kvcache *kv;
+    struct cpu_kv *kv;
     int n_row = CAG_STEP_MAX * (c->n_kvcache + 1);
     uint64_t bytes = session_bytes(c, shared_tiles(p), max_tok);
     cag_status st = charge(c, bytes, "a session", err);
@@ -302,8 +169,9 @@ static cag_status cpu_kv_new(struct backend *b, struct backend_prefix *p,
         n_row = b->max_row;
     st = cpu_reserve_step(c, n_row, (max_tok + KV_SPAN - 1) / KV_SPAN, err);
     if (!st)
-        st = kvcache_new(b, (struct prefix *)p, b->layer1, c->cfg->n_kv_head,
-                         c->cfg->d_head, c->kv_type, max_tok, &kv, err);
+        st =
+            kvcache_new(b, (struct cpu_prefix *)p, b->layer1, c->cfg->n_kv_head,
+                        c->cfg->d_head, c->kv_type, max_tok, &kv, err);
     if (st) {
         c->used_bytes -= bytes;
         return st;
@@ -315,7 +183,7 @@ static cag_status cpu_kv_new(struct backend *b, struct backend_prefix *p,
 
 static void cpu_kv_free(struct backend_kv *base)
 {
-    struct kvcache *kv = (struct kvcache *)base;
+    struct cpu_kv *kv = (struct cpu_kv *)base;
     struct cpu *c;
 
     if (!kv)
@@ -323,38 +191,42 @@ static void cpu_kv_free(struct backend_kv *base)
     c = cpu_of(base->backend);
     c->n_kvcache--;
     c->used_bytes -= session_bytes(c, kv->n_shared, kv->max_tok);
+    q8h_free(kv);
     kvcache_free(kv);
 }
 
 static void cpu_kv_truncate(struct backend_kv *kv, int n_tok)
 {
-    kvcache_truncate((struct kvcache *)kv, n_tok);
+    q8h_truncate((struct cpu_kv *)kv, n_tok);
+    kvcache_truncate((struct cpu_kv *)kv, n_tok);
 }
 
 static cag_status cpu_kv_export(const struct backend_kv *kv,
                                 const struct kvc_shape *shape, int layer,
                                 int chunk, uint8_t *dst, cag_error *err)
 {
-    return kvcache_export((const struct kvcache *)kv, shape, layer, chunk, dst,
-                          err);
+    const struct cpu_kv *t = (const struct cpu_kv *)kv;
+
+    return kvc_is_q8h(shape) ? q8h_export(t, shape, layer, chunk, dst, err)
+                             : kvcache_export(t, shape, layer, chunk, dst, err);
 }
 
 static cag_status cpu_kv_import(struct backend_kv *kv, const cag_kvc *k,
                                 int n_tok, cag_error *err)
 {
-    return kvcache_import((struct kvcache *)kv, k, n_tok,
+    return kvcache_import((struct cpu_kv *)kv, k, n_tok,
                           cpu_of(kv->backend)->pool, err);
 }
 
 static cag_status cpu_kv_gather(struct backend_kv *kv, int from, cag_error *err)
 {
-    return q8h_gather((struct kvcache *)kv, from, err);
+    return q8h_gather((struct cpu_kv *)kv, from, err);
 }
 
 static cag_status cpu_kv_balance(struct backend_kv *kv, int n_tok,
                                  cag_error *err)
 {
-    return q8h_balance((struct kvcache *)kv, n_tok, cpu_of(kv->backend)->pool,
+    return q8h_balance((struct cpu_kv *)kv, n_tok, cpu_of(kv->backend)->pool,
                        err);
 }
 
@@ -407,7 +279,9 @@ static const struct kernels_fast *choose_fast(const struct cpu *c)
 {
     int type[N_MAT], n_type = 0;
 
-    for (int l = 0; l < c->base.layer1; l++) {
+    if (!c->w->layer) /* opened without its weights: to measure */
+        type[n_type++] = KT_F32;
+    for (int l = 0; c->w->layer && l < c->base.layer1; l++) {
         const struct kmat *m = c->w->layer[l].mat;
 
         for (int i = 0; i < N_MAT; i++) {
@@ -421,29 +295,21 @@ static const struct kernels_fast *choose_fast(const struct cpu *c)
     return kernels_fast_get(c->k, type, n_type);
 }
 
-cag_status cpu_new(const cag_model *m, const struct backend_opts *opts,
-                   struct backend **out, cag_error *err)
+/* What is known of the model and the options, without memory of its own. */
+static cag_status describe(struct cpu *c, const cag_model *m,
+                           const struct backend_opts *opts, cag_error *err)
 {
     const struct model_config *cfg = &m->config;
-    struct carve cv = { NULL, 0, false };
     const char *why = NULL;
-    const struct kernels *k = kernels_get(&why);
-    struct cpu *c;
-    cag_status st;
 
-    if (!k)
+    c->k = kernels_get(&why);
+    if (!c->k)
         return cag_fail(err, CAG_E_UNSUPPORTED, NULL, -1, "%s", why);
-    st = check_model(m, err);
-    if (st)
-        return st;
-    c = mem_zalloc(sizeof *c);
-    if (!c)
-        return cag_fail_nomem(err, "engine");
     c->base.ops = &cpu_ops;
-    c->base.chunk = opts->chunk != 0 ? opts->chunk : DEFAULT_CHUNK;
-    c->base.max_row = c->base.chunk > MIN_ROWS ? c->base.chunk : MIN_ROWS;
+    c->base.pass_rows = opts->pass_rows != 0 ? opts->pass_rows : DEFAULT_ROWS;
+    c->base.max_row =
+        c->base.pass_rows > MIN_ROWS ? c->base.pass_rows : MIN_ROWS;
     c->base.layer1 = opts->layer1 != 0 ? opts->layer1 : cfg->n_layer;
-    c->k = k;
     c->cfg = cfg;
     c->w = &m->weights;
     c->pool = opts->pool;
@@ -451,28 +317,61 @@ cag_status cpu_new(const cag_model *m, const struct backend_opts *opts,
     c->kv_type = opts->kv_f32 ? KV_F32 : KV_F16;
     if (opts->precision == CAG_PRECISION_FAST)
         c->fast = choose_fast(c);
-    c->base.products = c->fast ? c->fast->name : "f32";
+    c->base.prompt_gemm = c->fast ? c->fast->name : "f32";
     c->group = cfg->n_head / cfg->n_kv_head;
     c->d_q = cfg->n_head * cfg->d_head;
     c->d_kv = cfg->n_kv_head * cfg->d_head;
     c->d_qkv = c->d_q + 2 * c->d_kv;
     c->q_scale = (float)(1.4426950408889634 / sqrt((double)cfg->d_head));
-
-    carve_all(c, &cv);
     c->max_bytes = opts->max_host;
-    st = charge(c, cpu_weight_bytes(c) + cv.off, "the model with its scratch",
+    return CAG_OK;
+}
+
+cag_status cpu_scratch_bytes(const cag_model *m,
+                             const struct backend_opts *opts, int n_thread,
+                             uint64_t *bytes, cag_error *err)
+{
+    struct cpu c;
+    size_t n;
+    cag_status st;
+
+    memset(&c, 0, sizeof c);
+    st = describe(&c, m, opts, err);
+    if (st)
+        return st;
+    if (!cpu_carve(&c, n_thread, NULL, &n))
+        return cag_fail_nomem(err, "scratch of the engine");
+    *bytes = n;
+    return CAG_OK;
+}
+
+cag_status cpu_new(const cag_model *m, const struct backend_opts *opts,
+                   struct backend **out, cag_error *err)
+{
+    struct cpu *c = mem_zalloc(sizeof *c);
+    size_t bytes;
+    bool fits;
+    cag_status st;
+
+    if (!c)
+        return cag_fail_nomem(err, "engine");
+    st = describe(c, m, opts, err);
+    if (!st)
+        st = check_model(m, err);
+    if (st)
+        goto out;
+    fits = cpu_carve(c, pool_size(c->pool), NULL, &bytes);
+    st = charge(c, cpu_weight_bytes(c) + bytes, "the model with its scratch",
                 err);
     if (st)
         goto out;
-    if (!cv.overflow)
-        c->scratch = mem_alloc_aligned(64, cv.off);
+    if (fits)
+        c->scratch = mem_alloc_aligned(64, bytes);
     if (!c->scratch) {
         st = cag_fail_nomem(err, "scratch of the engine");
         goto out;
     }
-    cv.base = c->scratch;
-    cv.off = 0;
-    carve_all(c, &cv);
+    cpu_carve(c, pool_size(c->pool), c->scratch, &bytes);
     st = cpu_reserve_step(c, 1, 1, err);
 out:
     if (st) {

@@ -1,6 +1,6 @@
 /*
- * cpu.h - the CPU's state: weights as kernels read them, scratch
- * memory, threads.  Shared by backend_cpu.c, forward_cpu.c and attend_cpu.c.
+ * cpu.h - the CPU's state: weights as kernels read them, scratch memory,
+ * threads.  Shared by the files of this folder.
  */
 #ifndef ENGINE_CPU_CPU_H
 #define ENGINE_CPU_CPU_H
@@ -47,7 +47,8 @@ struct cpu {
     float *h;         /* [max_row, d_model] after a norm */
     float *qkv;       /* [max_row, d_qkv] */
     float *q;         /* [n_kv_head][max_row, group, d_head] */
-    float *turned;    /* the same, as codes of q8h want them */
+    float *q_rotated; /* q as codes of q8h take it: times the factors of
+                         K, then rotated (q8h_rotate)                  */
     float *att;       /* [max_row, d_q] */
     float *gate, *up; /* [max_row, d_ff]; gate also packed for gemm */
     float *cos, *sin; /* [max_row, d_head / 2] */
@@ -67,9 +68,9 @@ struct cpu {
     int state_row, state_span; /* of the current pass */
 };
 
-cag_status cpu_new(const cag_model *m, const struct backend_opts *opts,
-                   struct backend **out, cag_error *err);
-
+/* Lay the scratch of passes of max_row rows out from base on; base NULL: only
+ * measure.  False when the size overflows. */
+bool cpu_carve(struct cpu *c, int n_thread, void *base, size_t *bytes);
 /* Room for steps of n_row rows whose timelines have n_span spans. */
 cag_status cpu_reserve_step(struct cpu *c, int n_row, int n_span,
                             cag_error *err);

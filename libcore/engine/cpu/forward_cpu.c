@@ -155,7 +155,7 @@ static void rotate_row(struct pass *p, int t)
     struct cpu *c = p->c;
     const struct model_config *cfg = c->cfg;
     const struct model_layer *w = p->w;
-    const struct kvcache *kv = (const struct kvcache *)p->row[t].kv;
+    const struct cpu_kv *kv = (const struct cpu_kv *)p->row[t].kv;
     int d = cfg->d_head, pos = p->row[t].pos;
     float *q = c->qkv + (size_t)t * (size_t)c->d_qkv;
     float *k = q + c->d_q, *v = k + c->d_kv;
@@ -182,8 +182,8 @@ static void rotate_row(struct pass *p, int t)
 
         memcpy(c->q + at, q + (size_t)h * n, n * sizeof *q);
         if (prefix_is_q8h(kv->prefix)) {
-            memcpy(c->turned + at, q + (size_t)h * n, n * sizeof *q);
-            c->k->q8h_rotate(c->turned + at,
+            memcpy(c->q_rotated + at, q + (size_t)h * n, n * sizeof *q);
+            c->k->q8h_rotate(c->q_rotated + at,
                              prefix_factors(kv->prefix, p->layer, h), c->group,
                              d);
         }
@@ -216,14 +216,15 @@ static void run_rows(struct pass *p, pool_fn *fn)
 }
 
 /* A build with codec q8h wants to know the spread of the last queries. */
-static void watch_rows(const struct pass *p)
+static void gather_rows(const struct pass *p)
 {
     const struct cpu *c = p->c;
     size_t n = (size_t)c->group * (size_t)c->cfg->d_head;
 
     for (int t = 0; t < p->n_row; t++)
-        q8h_watch((struct kvcache *)p->row[t].kv, p->layer, p->row[t].pos,
-                  c->q + (size_t)t * n, (size_t)c->base.max_row * n, c->group);
+        q8h_add_queries((struct cpu_kv *)p->row[t].kv, p->layer, p->row[t].pos,
+                        c->q + (size_t)t * n, (size_t)c->base.max_row * n,
+                        c->group);
 }
 
 /* --------------------------------------------------------------- a layer */
@@ -253,7 +254,7 @@ static cag_status layer_kv(struct pass *p, cag_error *err)
     stage_run(&st);
     product_run(&pr);
     run_rows(p, rotate_range);
-    watch_rows(p);
+    gather_rows(p);
     int bad = atomic_load(&p->bad_row);
     if (bad == INT_MAX)
         return CAG_OK;
@@ -384,7 +385,7 @@ static void head(struct pass *p)
     run_rows(p, best_range);
 }
 
-/* The residual stream behind the last layer that is ours. */
+/* The residual stream after the last layer that is ours. */
 static void hand_over(const struct pass *p)
 {
     const struct cpu *c = p->c;
@@ -399,7 +400,7 @@ static void hand_over(const struct pass *p)
 static void mark_dirty(const struct forward_req *req)
 {
     for (int r = 0; r < req->n_row; r++) {
-        struct kvcache *kv = (struct kvcache *)req->row[r].kv;
+        struct cpu_kv *kv = (struct cpu_kv *)req->row[r].kv;
         if (kv->n_dirty <= req->row[r].pos)
             kv->n_dirty = req->row[r].pos + 1;
     }
@@ -411,7 +412,7 @@ static cag_status ready(const struct forward_req *req, int layer,
     cag_status st = CAG_OK;
 
     for (int r = 0; !st && r < req->n_row; r++)
-        st = kvcache_ready((struct kvcache *)req->row[r].kv, layer, err);
+        st = kvcache_ready((struct cpu_kv *)req->row[r].kv, layer, err);
     return st;
 }
 

@@ -23,7 +23,7 @@
 
 #include <string.h>
 
-#include "engine/cpu/q8h_build.h"
+#include "engine/q8h_decode.h"
 #include "util/mem.h"
 
 struct kv_slab {
@@ -32,12 +32,12 @@ struct kv_slab {
     int n_tile;    /* of each layer and head */
 };
 
-static int elem_bytes(const struct kvcache *kv)
+static int elem_bytes(const struct cpu_kv *kv)
 {
     return kv->kv_type == KV_F32 ? 4 : 2;
 }
 
-static cag_status slab_init(struct kvcache *kv, struct kv_slab *s, int n_tile,
+static cag_status slab_init(struct cpu_kv *kv, struct kv_slab *s, int n_tile,
                             cag_error *err)
 {
     size_t n;
@@ -51,11 +51,11 @@ static cag_status slab_init(struct kvcache *kv, struct kv_slab *s, int n_tile,
     return CAG_OK;
 }
 
-cag_status kvcache_new(struct backend *b, struct prefix *p, int n_layer,
+cag_status kvcache_new(struct backend *b, struct cpu_prefix *p, int n_layer,
                        int n_kv_head, int d_head, int kv_type, int max_tok,
-                       struct kvcache **out, cag_error *err)
+                       struct cpu_kv **out, cag_error *err)
 {
-    struct kvcache *kv = mem_zalloc(sizeof *kv);
+    struct cpu_kv *kv = mem_zalloc(sizeof *kv);
     cag_status st = CAG_OK;
 
     if (!kv)
@@ -90,19 +90,18 @@ cag_status kvcache_new(struct backend *b, struct prefix *p, int n_layer,
     return CAG_OK;
 }
 
-void kvcache_free(struct kvcache *kv)
+void kvcache_free(struct cpu_kv *kv)
 {
     if (!kv)
         return;
     for (int i = 0; kv->slab && i < kv->n_slab; i++)
         mem_free(kv->slab[i].mem);
     mem_free(kv->slab);
-    q8h_free(kv);
     mem_free(kv);
 }
 
-uint8_t *kvcache_tile(const struct kvcache *kv, int layer, int is_v,
-                      int kv_head, int tile)
+uint8_t *kvcache_tile(const struct cpu_kv *kv, int layer, int is_v, int kv_head,
+                      int tile)
 {
     int i = tile - kv->n_shared;
     const struct kv_slab *s = &kv->slab[i / KV_SPAN_TILES];
@@ -113,7 +112,7 @@ uint8_t *kvcache_tile(const struct kvcache *kv, int layer, int is_v,
     return s->data + (2 * at + (size_t)is_v) * kv->tile_bytes;
 }
 
-const uint8_t *kvcache_any_tile(const struct kvcache *kv, int layer, int is_v,
+const uint8_t *kvcache_any_tile(const struct cpu_kv *kv, int layer, int is_v,
                                 int kv_head, int tile)
 {
     if (tile < kv->n_shared)
@@ -121,48 +120,22 @@ const uint8_t *kvcache_any_tile(const struct kvcache *kv, int layer, int is_v,
     return kvcache_tile(kv, layer, is_v, kv_head, tile);
 }
 
-void tile_clear(uint8_t *k, uint8_t *v, int elem, int d_head, int slot)
+void kvcache_truncate(struct cpu_kv *kv, int n_tok)
 {
-    size_t e = (size_t)elem, d = (size_t)d_head, t = (size_t)slot;
-
-    /* K [64/16][d_head][16] */
-    if (t % 16 != 0)
-        for (size_t c = 0; c < d; c++)
-            memset(k + ((t / 16 * d + c) * 16 + t % 16) * e, 0,
-                   (16 - t % 16) * e);
-    for (size_t g = (t + 15) / 16; g < KV_TILE / 16; g++)
-        memset(k + g * d * 16 * e, 0, d * 16 * e);
-    /* V [d_head/32][64][32], the last group narrower */
-    for (size_t c = 0; c < d; c += 32) {
-        size_t w = d - c < 32 ? d - c : 32;
-        memset(v + (c * KV_TILE + t * w) * e, 0, (KV_TILE - t) * w * e);
-    }
-}
-
-void kvcache_truncate(struct kvcache *kv, int n_tok)
-{
-    q8h_truncate(kv, n_tok);
     if (kv->n_dirty <= n_tok)
         return;
     for (int t = n_tok / KV_TILE; t * KV_TILE < kv->n_dirty; t++) {
         int slot = t == n_tok / KV_TILE ? n_tok % KV_TILE : 0;
         for (int l = 0; l < kv->n_layer; l++)
             for (int h = 0; h < kv->n_kv_head; h++)
-                tile_clear(kvcache_tile(kv, l, 0, h, t),
-                           kvcache_tile(kv, l, 1, h, t), elem_bytes(kv),
-                           kv->d_head, slot);
+                kv_tile_clear(kvcache_tile(kv, l, 0, h, t),
+                              kvcache_tile(kv, l, 1, h, t), elem_bytes(kv),
+                              kv->d_head, slot);
     }
     kv->n_dirty = n_tok;
 }
 
-/* No build writes that, but a file can say it. */
-static cag_status too_large(const cag_kvc *k, int layer, cag_error *err)
-{
-    return cag_fail(err, CAG_E_UNSUPPORTED, cag_kvc_get_info(k)->path, -1,
-                    "layer %d: a decoded key or value does not fit f16", layer);
-}
-
-cag_status kvcache_ready(struct kvcache *kv, int layer, cag_error *err)
+cag_status kvcache_ready(struct cpu_kv *kv, int layer, cag_error *err)
 {
     if (!kv->prefix || layer < kv->n_layer_ready)
         return CAG_OK;
@@ -170,25 +143,25 @@ cag_status kvcache_ready(struct kvcache *kv, int layer, cag_error *err)
     if (st)
         return st;
     int slot = kv->n_prefix % KV_TILE, t = kv->n_shared;
-    for (int h = 0; slot != 0 && h < kv->n_kv_head; h++) {
+    for (int h = 0; !st && slot != 0 && h < kv->n_kv_head; h++) {
         uint8_t *k = kvcache_tile(kv, layer, 0, h, t);
         uint8_t *v = kvcache_tile(kv, layer, 1, h, t);
         if (prefix_is_q8h(kv->prefix)) {
-            if (!prefix_decode(kv->prefix, layer, h, t, slot, kv->kv_type, k,
-                               v))
-                return too_large(kv->prefix->kvc, layer, err);
-            continue; /* what lies behind was never written */
+            st = prefix_decode(kv->prefix, layer, h, t, slot, kv->kv_type, k, v,
+                               err);
+            continue; /* the slots after it were never written */
         }
         memcpy(k, prefix_tile(kv->prefix, layer, 0, h, t), kv->tile_bytes);
         memcpy(v, prefix_tile(kv->prefix, layer, 1, h, t), kv->tile_bytes);
         /* the file's word that the rest is zero is not enough here */
-        tile_clear(k, v, elem_bytes(kv), kv->d_head, slot);
+        kv_tile_clear(k, v, elem_bytes(kv), kv->d_head, slot);
     }
-    kv->n_layer_ready = layer + 1;
-    return CAG_OK;
+    if (!st)
+        kv->n_layer_ready = layer + 1;
+    return st;
 }
 
-static cag_status check_shape(const struct kvcache *kv,
+static cag_status check_shape(const struct cpu_kv *kv,
                               const struct kvc_shape *s, const char *path,
                               cag_error *err)
 {
@@ -203,20 +176,28 @@ static cag_status check_shape(const struct kvcache *kv,
                     kv->n_layer, kv->n_kv_head, kv->d_head, 8 * elem_bytes(kv));
 }
 
-cag_status kvcache_export(const struct kvcache *kv,
-                          const struct kvc_shape *shape, int layer, int chunk,
-                          uint8_t *dst, cag_error *err)
+cag_status kvcache_check_export(const struct cpu_kv *kv,
+                                const struct kvc_shape *shape, cag_error *err)
 {
     cag_status st = check_shape(kv, shape, NULL, err);
-    int tile0 = chunk * (shape->chunk_tok / KVC_TILE);
 
     if (st)
         return st;
     if (prefix_is_q8h(kv->prefix))
         return cag_fail(err, CAG_E_USAGE, NULL, -1,
                         "K and V of a q8h prefix cannot be exported");
-    if (kvc_is_q8h(shape))
-        return q8h_export(kv, shape, layer, chunk, dst, err);
+    return CAG_OK;
+}
+
+cag_status kvcache_export(const struct cpu_kv *kv,
+                          const struct kvc_shape *shape, int layer, int chunk,
+                          uint8_t *dst, cag_error *err)
+{
+    cag_status st = kvcache_check_export(kv, shape, err);
+    int tile0 = chunk * (shape->chunk_tok / KVC_TILE);
+
+    if (st)
+        return st;
     /* loading is not thread-safe, so it is not done here */
     if (kv->prefix && layer >= kv->n_layer_ready)
         return cag_fail(err, CAG_E_USAGE, NULL, -1,
@@ -233,13 +214,13 @@ cag_status kvcache_export(const struct kvcache *kv,
             memcpy(v, kvcache_any_tile(kv, layer, 1, h, tile0 + i),
                    kv->tile_bytes);
             if (left < KV_TILE)
-                tile_clear(k, v, elem_bytes(kv), kv->d_head, left);
+                kv_tile_clear(k, v, elem_bytes(kv), kv->d_head, left);
         }
     return CAG_OK;
 }
 
 struct import_job {
-    struct kvcache *kv;
+    struct cpu_kv *kv;
     const cag_kvc *kvc;
     const struct kvc_shape *shape;
     int n_tok, n_chunk; /* chunks of a layer to read */
@@ -250,14 +231,17 @@ struct import_job {
 static cag_status import_chunk(const struct import_job *j, int item,
                                uint8_t *scratch, cag_error *err)
 {
-    struct kvcache *kv = j->kv;
+    struct cpu_kv *kv = j->kv;
     int layer = item / j->n_chunk, chunk = item % j->n_chunk;
     int tile0 = chunk * (j->shape->chunk_tok / KVC_TILE);
-    const uint8_t *raw;
-    cag_status st = kvc_chunk_load(j->kvc, layer, chunk, scratch, &raw, err);
+    struct q8h_chunk from = { j->shape, NULL, layer, chunk,
+                              cag_kvc_get_info(j->kvc)->path };
+    cag_status st =
+        kvc_chunk_load(j->kvc, layer, chunk, scratch, &from.raw, err);
 
     if (st)
         return st;
+    const uint8_t *raw = from.raw;
     for (int h = 0; h < kv->n_kv_head; h++)
         for (int i = 0; i < kvc_chunk_tiles(j->shape, chunk); i++) {
             int left = j->n_tok - (tile0 + i) * KV_TILE;
@@ -266,10 +250,10 @@ static cag_status import_chunk(const struct import_job *j, int item,
             uint8_t *k = kvcache_tile(kv, layer, 0, h, tile0 + i);
             uint8_t *v = kvcache_tile(kv, layer, 1, h, tile0 + i);
             if (kvc_is_q8h(j->shape)) {
-                if (!q8h_tile(j->shape, raw, chunk, h, i,
-                              left < KV_TILE ? left : KV_TILE, kv->kv_type, k,
-                              v))
-                    return too_large(j->kvc, layer, err);
+                st = q8h_tile(&from, h, i, left < KV_TILE ? left : KV_TILE,
+                              kv->kv_type, k, v, err);
+                if (st)
+                    return st;
                 continue;
             }
             memcpy(k, raw + kvc_tile_off(j->shape, chunk, 0, h, i),
@@ -277,7 +261,7 @@ static cag_status import_chunk(const struct import_job *j, int item,
             memcpy(v, raw + kvc_tile_off(j->shape, chunk, 1, h, i),
                    kv->tile_bytes);
             if (left < KV_TILE)
-                tile_clear(k, v, elem_bytes(kv), kv->d_head, left);
+                kv_tile_clear(k, v, elem_bytes(kv), kv->d_head, left);
         }
     return CAG_OK;
 }
@@ -291,7 +275,7 @@ static void import_range(void *ctx, int thread, int64_t begin, int64_t end)
         j->failed[i] = import_chunk(j, (int)i, scratch, NULL) != CAG_OK;
 }
 
-cag_status kvcache_import(struct kvcache *kv, const cag_kvc *k, int n_tok,
+cag_status kvcache_import(struct cpu_kv *kv, const cag_kvc *k, int n_tok,
                           struct pool *pool, cag_error *err)
 {
     const struct kvc_shape *s = kvc_get_shape(k);

@@ -7,16 +7,17 @@
 
 #include "engine/backend.h"
 #include "engine/cpu/prefix_cpu.h"
+#include "engine/kv_tile.h"
 #include "kernels/kernels.h"
 
 #define KV_SPAN_TILES (KV_SPAN / KV_TILE)
 
 struct kv_slab;
 struct kv_q8h;
-struct kvcache {
+struct cpu_kv {
     struct backend_kv base;
-    struct prefix *prefix; /* or NULL */
-    int n_layer;           /* held: the model's first ones */
+    struct cpu_prefix *prefix; /* or NULL */
+    int n_layer;               /* held: the model's first ones */
     int n_kv_head, d_head;
     int kv_type; /* KV_F16 or KV_F32 */
     size_t tile_bytes;
@@ -27,33 +28,36 @@ struct kvcache {
     int n_layer_ready;
     int n_slab;
     struct kv_slab *slab; /* private tiles, a span's worth each */
-    struct kv_q8h *q8h;   /* of a build with that codec, or NULL */
+    struct kv_q8h *q8h;   /* of a build with that codec, or NULL: made and
+                             freed by q8h_build.c */
 };
 
-cag_status kvcache_new(struct backend *b, struct prefix *p, int n_layer,
+cag_status kvcache_new(struct backend *b, struct cpu_prefix *p, int n_layer,
                        int n_kv_head, int d_head, int kv_type, int max_tok,
-                       struct kvcache **out, cag_error *err);
-void kvcache_free(struct kvcache *kv);
-void kvcache_truncate(struct kvcache *kv, int n_tok);
+                       struct cpu_kv **out, cag_error *err);
+void kvcache_free(struct cpu_kv *kv);
+void kvcache_truncate(struct cpu_kv *kv, int n_tok);
 
 /* Before a pass touches a layer: its prefix chunks are loaded and the last,
  * partial prefix tile is copied (decoded, where it is codes). */
-cag_status kvcache_ready(struct kvcache *kv, int layer, cag_error *err);
+cag_status kvcache_ready(struct cpu_kv *kv, int layer, cag_error *err);
 
 /* A private tile (tile >= n_shared); writable. */
-uint8_t *kvcache_tile(const struct kvcache *kv, int layer, int is_v,
-                      int kv_head, int tile);
+uint8_t *kvcache_tile(const struct cpu_kv *kv, int layer, int is_v, int kv_head,
+                      int tile);
 /* Any tile of a layer that is ready. */
-const uint8_t *kvcache_any_tile(const struct kvcache *kv, int layer, int is_v,
+const uint8_t *kvcache_any_tile(const struct cpu_kv *kv, int layer, int is_v,
                                 int kv_head, int tile);
 
-cag_status kvcache_export(const struct kvcache *kv,
+/* Whether chunks of this shape can be made of the timeline; CAG_E_MISMATCH,
+ * CAG_E_USAGE (a prefix of codes). */
+cag_status kvcache_check_export(const struct cpu_kv *kv,
+                                const struct kvc_shape *shape, cag_error *err);
+/* Of the timeline's own element type; codes are q8h_export's (q8h_build.h). */
+cag_status kvcache_export(const struct cpu_kv *kv,
                           const struct kvc_shape *shape, int layer, int chunk,
                           uint8_t *dst, cag_error *err);
-cag_status kvcache_import(struct kvcache *kv, const cag_kvc *k, int n_tok,
+cag_status kvcache_import(struct cpu_kv *kv, const cag_kvc *k, int n_tok,
                           struct pool *pool, cag_error *err);
-
-/* Zero the slots [slot, 64) of a K and a V tile. */
-void tile_clear(uint8_t *k, uint8_t *v, int elem_bytes, int d_head, int slot);
 
 #endif

@@ -14,7 +14,7 @@
 
 #include <string.h>
 
-#include "engine/cpu/q8h_build.h"
+#include "engine/q8h_decode.h"
 #include "util/mem.h"
 
 cag_status prefix_new(struct backend *b, const cag_kvc *k, int n_tok,
@@ -23,7 +23,7 @@ cag_status prefix_new(struct backend *b, const cag_kvc *k, int n_tok,
 {
     const struct kvc_shape *s = kvc_get_shape(k);
     const char *path = cag_kvc_get_info(k)->path;
-    struct prefix *p;
+    struct cpu_prefix *p;
 
     if (!kvc_is_q8h(s) &&
         s->kv_class != (kv_f32 ? KVC_CLASS_F32 : KVC_CLASS_F16))
@@ -57,7 +57,7 @@ cag_status prefix_new(struct backend *b, const cag_kvc *k, int n_tok,
 
 void prefix_free(struct backend_prefix *base)
 {
-    struct prefix *p = (struct prefix *)base;
+    struct cpu_prefix *p = (struct cpu_prefix *)base;
 
     if (!p)
         return;
@@ -72,21 +72,21 @@ void prefix_free(struct backend_prefix *base)
 
 uint64_t prefix_private_bytes(const struct backend_prefix *base)
 {
-    return ((const struct prefix *)base)->private_bytes;
+    return ((const struct cpu_prefix *)base)->private_bytes;
 }
 
-static size_t chunk_off(const struct prefix *p, int chunk)
+static size_t chunk_off(const struct cpu_prefix *p, int chunk)
 {
     /* every chunk but a layer's last has the same size */
     return (size_t)chunk * kvc_chunk_bytes(p->shape, 0);
 }
 
 struct load_job {
-    struct prefix *p;
+    struct cpu_prefix *p;
     int layer;
 };
 
-static cag_status load_chunk(struct prefix *p, int layer, int chunk,
+static cag_status load_chunk(struct cpu_prefix *p, int layer, int chunk,
                              cag_error *err)
 {
     uint8_t *dst = p->buf[layer];
@@ -107,13 +107,13 @@ static void load_range(void *ctx, int thread, int64_t begin, int64_t end)
             j->p->chunk[j->layer * j->p->n_chunk + c] = NULL;
 }
 
-static size_t factor_at(const struct prefix *p, int layer, int kv_head)
+static size_t factor_at(const struct cpu_prefix *p, int layer, int kv_head)
 {
     return ((size_t)layer * (size_t)p->shape->n_kv_head + (size_t)kv_head) *
            (size_t)p->shape->d_head;
 }
 
-cag_status prefix_ready(struct prefix *p, int layer, cag_error *err)
+cag_status prefix_ready(struct cpu_prefix *p, int layer, cag_error *err)
 {
     struct load_job j = { p, layer };
 
@@ -139,14 +139,15 @@ cag_status prefix_ready(struct prefix *p, int layer, cag_error *err)
             return st;
         }
     }
+    struct q8h_chunk first = { p->shape, p->chunk[layer * p->n_chunk], layer, 0,
+                               NULL };
     for (int h = 0; p->factor && h < p->shape->n_kv_head; h++)
-        q8h_factors(p->shape, p->chunk[layer * p->n_chunk], 0, h,
-                    p->factor + factor_at(p, layer, h));
+        q8h_factors(&first, h, p->factor + factor_at(p, layer, h));
     p->ready[layer] = 1;
     return CAG_OK;
 }
 
-cag_status prefix_load(struct prefix *p, int n_layer, cag_error *err)
+cag_status prefix_load(struct cpu_prefix *p, int n_layer, cag_error *err)
 {
     cag_status st = CAG_OK;
 
@@ -156,7 +157,7 @@ cag_status prefix_load(struct prefix *p, int n_layer, cag_error *err)
 }
 
 /* The chunk a tile lies in; *tile counts from its first afterwards. */
-static int chunk_of(const struct prefix *p, int *tile)
+static int chunk_of(const struct cpu_prefix *p, int *tile)
 {
     int per_chunk = p->shape->chunk_tok / KVC_TILE;
     int chunk = *tile / per_chunk;
@@ -165,7 +166,7 @@ static int chunk_of(const struct prefix *p, int *tile)
     return chunk;
 }
 
-const uint8_t *prefix_tile(const struct prefix *p, int layer, int is_v,
+const uint8_t *prefix_tile(const struct cpu_prefix *p, int layer, int is_v,
                            int kv_head, int tile)
 {
     int chunk = chunk_of(p, &tile);
@@ -174,7 +175,7 @@ const uint8_t *prefix_tile(const struct prefix *p, int layer, int is_v,
            kvc_tile_off(p->shape, chunk, is_v, kv_head, tile);
 }
 
-const uint8_t *prefix_scales(const struct prefix *p, int layer, int is_v,
+const uint8_t *prefix_scales(const struct cpu_prefix *p, int layer, int is_v,
                              int kv_head, int tile)
 {
     int chunk = chunk_of(p, &tile);
@@ -183,16 +184,18 @@ const uint8_t *prefix_scales(const struct prefix *p, int layer, int is_v,
            kvc_scale_off(p->shape, chunk, is_v, kv_head, tile);
 }
 
-const float *prefix_factors(const struct prefix *p, int layer, int kv_head)
+const float *prefix_factors(const struct cpu_prefix *p, int layer, int kv_head)
 {
     return p->factor + factor_at(p, layer, kv_head);
 }
 
-bool prefix_decode(const struct prefix *p, int layer, int kv_head, int tile,
-                   int n_key, int kv_type, uint8_t *k, uint8_t *v)
+cag_status prefix_decode(const struct cpu_prefix *p, int layer, int kv_head,
+                         int tile, int n_key, int kv_type, uint8_t *k,
+                         uint8_t *v, cag_error *err)
 {
     int chunk = chunk_of(p, &tile);
+    struct q8h_chunk from = { p->shape, p->chunk[layer * p->n_chunk + chunk],
+                              layer, chunk, cag_kvc_get_info(p->kvc)->path };
 
-    return q8h_tile(p->shape, p->chunk[layer * p->n_chunk + chunk], chunk,
-                    kv_head, tile, n_key, kv_type, k, v);
+    return q8h_tile(&from, kv_head, tile, n_key, kv_type, k, v, err);
 }

@@ -9,7 +9,7 @@
 #include "kvc/kvc_read.h"
 #include "util/pool.h"
 
-struct prefix {
+struct cpu_prefix {
     struct backend_prefix base;
     const cag_kvc *kvc; /* borrowed, outlives this */
     const struct kvc_shape *shape;
@@ -32,23 +32,24 @@ void prefix_free(struct backend_prefix *p);
 uint64_t prefix_private_bytes(const struct backend_prefix *p);
 
 /* Check and expand one layer's chunks with all threads; cheap once done. */
-cag_status prefix_ready(struct prefix *p, int layer, cag_error *err);
+cag_status prefix_ready(struct cpu_prefix *p, int layer, cag_error *err);
 /* The same for the first n_layer layers. */
-cag_status prefix_load(struct prefix *p, int n_layer, cag_error *err);
+cag_status prefix_load(struct cpu_prefix *p, int n_layer, cag_error *err);
 
 /* A tile of a layer that is ready; tile counts from position 0. */
-const uint8_t *prefix_tile(const struct prefix *p, int layer, int is_v,
+const uint8_t *prefix_tile(const struct cpu_prefix *p, int layer, int is_v,
                            int kv_head, int tile);
 /* q8h: the scales of that tile; the factors of a head's K. */
-const uint8_t *prefix_scales(const struct prefix *p, int layer, int is_v,
+const uint8_t *prefix_scales(const struct cpu_prefix *p, int layer, int is_v,
                              int kv_head, int tile);
-const float *prefix_factors(const struct prefix *p, int layer, int kv_head);
+const float *prefix_factors(const struct cpu_prefix *p, int layer, int kv_head);
 /* q8h: copy a tile's first n_key rows into a pair of a timeline, decoded;
- * false when a value does not fit kv_type. */
-bool prefix_decode(const struct prefix *p, int layer, int kv_head, int tile,
-                   int n_key, int kv_type, uint8_t *k, uint8_t *v);
+ * CAG_E_UNSUPPORTED when a value does not fit kv_type. */
+cag_status prefix_decode(const struct cpu_prefix *p, int layer, int kv_head,
+                         int tile, int n_key, int kv_type, uint8_t *k,
+                         uint8_t *v, cag_error *err);
 
-static inline bool prefix_is_q8h(const struct prefix *p)
+static inline bool prefix_is_q8h(const struct cpu_prefix *p)
 {
     return p && kvc_is_q8h(p->shape);
 }

@@ -1,12 +1,12 @@
 /*
- * q8h_build.c - what codec q8h needs beside its kernels; see q8h_build.h.
+ * q8h_build.c - statistics, factors and codes of a build; see q8h_build.h.
  *
  * The factor of a channel of K is sqrt(rms of k / rms of q): k / f and q * f
  * then have the same spread in it, so neither the large channels of K nor
- * those where q is large get more than their share of the rounding (SPIKES
- * B.2).  k is taken over the whole prefix, q over its last tokens, whose
- * queries are most like those of a question.  A common factor of all
- * channels changes nothing, so the scale that q carries does not matter.
+ * those where q is large get more than their share of the rounding.  k is taken
+ * over the whole prefix, q over its last tokens, whose queries are most like
+ * those of a question.  A common factor of all channels changes nothing, so the
+ * scale that q carries does not matter.
  *
  * The bytes of a build must not depend on how it was computed: sums run in
  * double over ascending positions, for a position over ascending heads of the
@@ -17,11 +17,10 @@
 #include <math.h>
 #include <string.h>
 
+#include "engine/q8h_decode.h"
 #include "util/error.h"
 #include "util/mem.h"
 #include "util/rd.h"
-
-#define D_MAX 512
 
 struct kv_q8h {
     int from;      /* first position whose queries count */
@@ -32,22 +31,22 @@ struct kv_q8h {
     bool made;
 };
 
-static size_t at(const struct kvcache *kv, int layer, int head)
+static size_t at(const struct cpu_kv *kv, int layer, int head)
 {
     return ((size_t)layer * (size_t)kv->n_kv_head + (size_t)head) *
            (size_t)kv->d_head;
 }
 
-cag_status q8h_gather(struct kvcache *kv, int from, cag_error *err)
+cag_status q8h_gather(struct cpu_kv *kv, int from, cag_error *err)
 {
     size_t n = at(kv, kv->n_layer, 0);
     struct kv_q8h *q = mem_zalloc(sizeof *q);
 
-    if (kv->d_head > D_MAX) {
+    if (kv->d_head > Q8H_D_MAX) {
         mem_free(q);
         return cag_fail(err, CAG_E_UNSUPPORTED, NULL, -1,
                         "head size %d, codec q8h takes at most %d", kv->d_head,
-                        D_MAX);
+                        Q8H_D_MAX);
     }
     q8h_free(kv);
     kv->q8h = q;
@@ -64,7 +63,7 @@ cag_status q8h_gather(struct kvcache *kv, int from, cag_error *err)
     return CAG_OK;
 }
 
-void q8h_free(struct kvcache *kv)
+void q8h_free(struct cpu_kv *kv)
 {
     if (!kv->q8h)
         return;
@@ -75,14 +74,14 @@ void q8h_free(struct kvcache *kv)
     kv->q8h = NULL;
 }
 
-void q8h_truncate(struct kvcache *kv, int n_tok)
+void q8h_truncate(struct cpu_kv *kv, int n_tok)
 {
     if (kv->q8h && kv->q8h->n[0] > 0 && n_tok < kv->q8h->from + kv->q8h->n[0])
         kv->q8h->broken = true;
 }
 
-void q8h_watch(struct kvcache *kv, int layer, int pos, const float *q,
-               size_t ldq, int group)
+void q8h_add_queries(struct cpu_kv *kv, int layer, int pos, const float *q,
+                     size_t ldq, int group)
 {
     struct kv_q8h *w = kv->q8h;
 
@@ -104,7 +103,7 @@ void q8h_watch(struct kvcache *kv, int layer, int pos, const float *q,
 /* ----------------------------------------------------------------- factors */
 
 struct balance {
-    struct kvcache *kv;
+    struct cpu_kv *kv;
     int n_tok;
 };
 
@@ -135,14 +134,14 @@ static float factor_of(double k, double q)
 static void balance_range(void *ctx, int thread, int64_t begin, int64_t end)
 {
     const struct balance *b = ctx;
-    const struct kvcache *kv = b->kv;
+    const struct cpu_kv *kv = b->kv;
 
     (void)thread;
     for (int64_t i = begin; i < end; i++) {
         int layer = (int)(i / kv->n_kv_head), h = (int)(i % kv->n_kv_head);
         const double *q = kv->q8h->sum + at(kv, layer, h);
         float *f = kv->q8h->factor + at(kv, layer, h);
-        double sum[D_MAX] = { 0 };
+        double sum[Q8H_D_MAX] = { 0 };
 
         for (int t = 0; t * KV_TILE < b->n_tok; t++) {
             int left = b->n_tok - t * KV_TILE;
@@ -156,7 +155,7 @@ static void balance_range(void *ctx, int thread, int64_t begin, int64_t end)
     }
 }
 
-cag_status q8h_balance(struct kvcache *kv, int n_tok, struct pool *pool,
+cag_status q8h_balance(struct cpu_kv *kv, int n_tok, struct pool *pool,
                        cag_error *err)
 {
     struct balance b = { kv, n_tok };
@@ -177,43 +176,30 @@ cag_status q8h_balance(struct kvcache *kv, int n_tok, struct pool *pool,
 
 /* ------------------------------------------------------------------ export */
 
-static size_t k_at(int d_head, int t, int c)
-{
-    return (size_t)(t / 16 * d_head + c) * 16 + (size_t)(t % 16);
-}
-
-static size_t v_at(int d_head, int t, int c)
-{
-    int g = c / 32, width = d_head - 32 * g < 32 ? d_head - 32 * g : 32;
-
-    return (size_t)(g * 32 * KV_TILE + t * width + c % 32);
-}
-
 /* n_key rows of a f16 tile to codes and scales; the first row that cannot be
  * coded, or -1 */
 static int code_tile(const struct kernels *k, const uint8_t *from, bool is_v,
                      int d, int n_key, const float *f, uint8_t *codes,
                      uint8_t *scales)
 {
-    float row[D_MAX];
-    int8_t code[D_MAX];
+    float row[Q8H_D_MAX];
+    int8_t code[Q8H_D_MAX];
 
     for (int t = 0; t < n_key; t++) {
         uint16_t scale;
 
         for (int c = 0; c < d; c++)
-            row[c] = f16_to_f32(
-                rd_le16(from + 2 * (is_v ? v_at(d, t, c) : k_at(d, t, c))));
+            row[c] = f16_to_f32(rd_le16(from + 2 * kv_tile_at(is_v, d, t, c)));
         if (!k->q8h_encode(code, &scale, row, f, d))
             return t;
         for (int c = 0; c < d; c++)
-            codes[is_v ? v_at(d, t, c) : k_at(d, t, c)] = (uint8_t)code[c];
+            codes[kv_tile_at(is_v, d, t, c)] = (uint8_t)code[c];
         rd_put16(scales + 2 * t, scale);
     }
     return -1;
 }
 
-static void put_factors(const struct kvcache *kv, const struct kvc_shape *shape,
+static void put_factors(const struct cpu_kv *kv, const struct kvc_shape *shape,
                         int layer, int chunk, uint8_t *dst)
 {
     const float *f = kv->q8h->factor + at(kv, layer, 0);
@@ -227,12 +213,18 @@ static void put_factors(const struct kvcache *kv, const struct kvc_shape *shape,
     }
 }
 
-cag_status q8h_export(const struct kvcache *kv, const struct kvc_shape *shape,
+cag_status q8h_export(const struct cpu_kv *kv, const struct kvc_shape *shape,
                       int layer, int chunk, uint8_t *dst, cag_error *err)
 {
-    const struct kernels *k = kernels_get(NULL);
+    const char *why = NULL;
+    const struct kernels *k = kernels_get(&why);
     int tile0 = chunk * (shape->chunk_tok / KVC_TILE);
+    cag_status st = kvcache_check_export(kv, shape, err);
 
+    if (st)
+        return st;
+    if (!k)
+        return cag_fail(err, CAG_E_UNSUPPORTED, NULL, -1, "%s", why);
     if (!kv->q8h || !kv->q8h->made)
         return cag_fail(err, CAG_E_USAGE, NULL, -1,
                         "K of the session was not balanced");
@@ -257,48 +249,4 @@ cag_status q8h_export(const struct kvcache *kv, const struct kvc_shape *shape,
                                     v ? "value" : "key");
             }
     return CAG_OK;
-}
-
-/* ------------------------------------------------------------------ decode */
-
-void q8h_factors(const struct kvc_shape *s, const uint8_t *raw, int chunk,
-                 int kv_head, float *out)
-{
-    raw += kvc_factor_off(s, chunk, kv_head);
-    for (int i = 0; i < s->d_head; i++) {
-        uint32_t u = rd_le32(raw + 4 * i);
-
-        memcpy(out + i, &u, sizeof u);
-    }
-}
-
-bool q8h_tile(const struct kvc_shape *s, const uint8_t *raw, int chunk,
-              int kv_head, int tile_in_chunk, int n_key, int kv_type,
-              void *k_tile, void *v_tile)
-{
-    const struct kernels *k = kernels_get(NULL);
-    float factor[D_MAX];
-    int d = s->d_head;
-    bool ok = d <= D_MAX;
-
-    if (ok)
-        q8h_factors(s, raw, chunk, kv_head, factor);
-    for (int t = 0; ok && t < n_key; t++) {
-        float row[2][D_MAX];
-
-        for (int v = 0; v < 2; v++) {
-            const uint8_t *codes =
-                raw + kvc_tile_off(s, chunk, v, kv_head, tile_in_chunk);
-            const uint8_t *scales =
-                raw + kvc_scale_off(s, chunk, v, kv_head, tile_in_chunk);
-            int8_t code[D_MAX];
-
-            for (int c = 0; c < d; c++)
-                code[c] = (int8_t)codes[v ? v_at(d, t, c) : k_at(d, t, c)];
-            k->q8h_decode(row[v], code, rd_le16(scales + 2 * t),
-                          v ? NULL : factor, d);
-        }
-        ok = k->kv_store(kv_type, k_tile, v_tile, t, row[0], row[1], d);
-    }
-    return ok;
 }

@@ -334,15 +334,15 @@ static cag_status plan_layers(struct cuda *c, const struct backend_opts *opts,
                               int layer0, cag_error *err)
 {
     struct carve cv = { NULL, 0 };
-    int chunk = opts->chunk != 0 ? opts->chunk
-                : layer0 == 0    ? DEFAULT_CHUNK
-                                 : SPLIT_CHUNK;
+    int pass_rows = opts->pass_rows != 0 ? opts->pass_rows
+                    : layer0 == 0        ? DEFAULT_CHUNK
+                                         : SPLIT_CHUNK;
 
     c->base.layer0 = layer0;
     c->base.layer1 = c->cfg->n_layer;
     c->n_layer = c->cfg->n_layer - layer0;
-    c->base.chunk = chunk;
-    c->base.max_row = chunk > CUDA_STEP_ROWS ? chunk : CUDA_STEP_ROWS;
+    c->base.pass_rows = pass_rows;
+    c->base.max_row = pass_rows > CUDA_STEP_ROWS ? pass_rows : CUDA_STEP_ROWS;
     forward_cuda_bounds(c);
     c->panel_bytes = panel_for(c);
     carve_all(c, &cv);
@@ -546,7 +546,7 @@ static void fill_in(struct cuda *c, const cag_model *m,
     c->tile_bytes = (size_t)KV_TILE * (size_t)cfg->d_head * 2;
     c->q_scale = (float)(1.4426950408889634 / sqrt((double)cfg->d_head));
     operand = c->operand == KT_F32 ? "f32" : "bf16";
-    c->base.products = operand;
+    c->base.prompt_gemm = operand;
     snprintf(c->numerics, sizeof c->numerics, "cuda-%s.1", operand);
 }
 

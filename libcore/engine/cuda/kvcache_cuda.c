@@ -22,8 +22,8 @@
 
 #include <string.h>
 
-#include "engine/cpu/q8h_build.h"
-#include "engine/cpu/kvcache_cpu.h"
+#include "engine/kv_tile.h"
+#include "engine/q8h_decode.h"
 #include "util/mem.h"
 
 /* Rows of tiles of one layer: K of every head, then V. */
@@ -58,9 +58,9 @@ static void clear_unused(const struct kvc_shape *s, int n_tok, int chunk,
     if (slot == 0 || tile < 0 || tile >= kvc_chunk_tiles(s, chunk))
         return;
     for (int h = 0; h < s->n_kv_head; h++)
-        tile_clear(data + kvc_tile_off(s, chunk, 0, h, tile),
-                   data + kvc_tile_off(s, chunk, 1, h, tile), kvc_elem_bytes(s),
-                   s->d_head, slot);
+        kv_tile_clear(data + kvc_tile_off(s, chunk, 0, h, tile),
+                      data + kvc_tile_off(s, chunk, 1, h, tile),
+                      kvc_elem_bytes(s), s->d_head, slot);
 }
 
 /* A chunk, checked, in data. */
@@ -90,17 +90,15 @@ static cag_status decode_tail(const struct cuda_prefix *p, int layer,
     int chunk = tail_chunk(p), tile = p->n_shared % (s->chunk_tok / KVC_TILE);
     uint8_t *tail = data + kvc_chunk_bytes(s, chunk);
     size_t v = (size_t)s->n_kv_head * c->tile_bytes;
+    struct q8h_chunk from = { s, data, layer, chunk,
+                              cag_kvc_get_info(p->kvc)->path };
+    cag_status st = CAG_OK;
 
     memset(tail, 0, 2 * v);
-    for (int h = 0; h < s->n_kv_head; h++, tail += c->tile_bytes)
-        if (!q8h_tile(s, data, chunk, h, tile, p->n_tok % KVC_TILE, KV_F16,
-                      tail, tail + v))
-            return cag_fail(err, CAG_E_UNSUPPORTED,
-                            cag_kvc_get_info(p->kvc)->path, -1,
-                            "layer %d: a decoded key or value does not fit "
-                            "f16",
-                            layer);
-    return CAG_OK;
+    for (int h = 0; !st && h < s->n_kv_head; h++, tail += c->tile_bytes)
+        st = q8h_tile(&from, h, tile, p->n_tok % KVC_TILE, KV_F16, tail,
+                      tail + v, err);
+    return st;
 }
 
 static cag_status prefix_fill(void *ctx, int item, uint8_t *data,
@@ -439,9 +437,9 @@ static cag_status clear_slots(struct cuda_kv *kv, int tile, int slot,
          cuk_stream_sync(c->run) == 0;
     for (size_t r = 0; ok && r < rows; r++)
         if (r / n_head % 2 == 0)
-            tile_clear(host + r * c->tile_bytes,
-                       host + (r + n_head) * c->tile_bytes, 2, c->shape.d_head,
-                       slot);
+            kv_tile_clear(host + r * c->tile_bytes,
+                          host + (r + n_head) * c->tile_bytes, 2,
+                          c->shape.d_head, slot);
     ok = ok && put_tile(kv, CUK_TO_DEV, tile, 0, c->n_layer, host) == 0 &&
          cuk_stream_sync(c->run) == 0;
     mem_free(host);
@@ -590,7 +588,7 @@ static cag_status import_fill(void *ctx, int item, uint8_t *data,
     /* the tile in which the import ends */
     if (!st && left < j->shape->chunk_tok && left % KVC_TILE != 0)
         for (int h = 0; h < j->shape->n_kv_head; h++)
-            tile_clear(
+            kv_tile_clear(
                 data + kvc_tile_off(j->shape, chunk, 0, h, left / KVC_TILE),
                 data + kvc_tile_off(j->shape, chunk, 1, h, left / KVC_TILE), 2,
                 j->shape->d_head, left % KVC_TILE);

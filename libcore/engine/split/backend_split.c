@@ -17,7 +17,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "engine/cpu/cpu.h"
 #include "model/model.h"
 #include "util/error.h"
 #include "util/mem.h"
@@ -29,7 +28,7 @@ struct split {
     struct backend *part[N_PART];
     struct forward_row *row; /* [max_row], of one part's timelines */
     float *x;                /* [max_row, d_model] */
-    char kernels[96], numerics[128], products[64];
+    char kernels[96], numerics[128], prompt_gemm[64];
 };
 
 struct split_prefix {
@@ -279,18 +278,18 @@ static int min_int(int a, int b)
     return a < b ? a : b;
 }
 
-/* Where the border lies is part of the numerics: K and V behind it differ. */
+/* Where the border lies is part of the numerics: K and V after it differ. */
 static void describe(struct split *s, int n_layer)
 {
     const struct backend *a = s->part[FIRST], *b = s->part[LAST];
 
     s->base.ops = &split_ops;
     s->base.layer1 = n_layer;
-    s->base.chunk = min_int(a->chunk, b->chunk);
+    s->base.pass_rows = min_int(a->pass_rows, b->pass_rows);
     s->base.max_row = min_int(a->max_row, b->max_row);
-    s->base.products = s->products;
-    snprintf(s->products, sizeof s->products, "%s+%s", a->products,
-             b->products);
+    s->base.prompt_gemm = s->prompt_gemm;
+    snprintf(s->prompt_gemm, sizeof s->prompt_gemm, "%s+%s", a->prompt_gemm,
+             b->prompt_gemm);
     snprintf(s->kernels, sizeof s->kernels, "%s+%s", a->ops->kernels(a),
              b->ops->kernels(b));
     snprintf(s->numerics, sizeof s->numerics, "%s+%s@%d", a->ops->numerics(a),
@@ -312,7 +311,7 @@ cag_status split_new(const cag_model *m, const struct backend_opts *opts,
         return cag_fail_nomem(err, "engine");
     }
     s->part[LAST] = last;
-    o.chunk = last->chunk;
+    o.pass_rows = last->pass_rows;
     o.layer1 = last->layer0;
     st = cpu_new(m, &o, &s->part[FIRST], err);
     if (!st) {

@@ -1,0 +1,45 @@
+#!/usr/bin/env bats
+# CAG_KERNELS: a set that is unknown is an error with its reason, in every
+# tool that computes; who computes nothing does not care.
+
+load build_helper
+
+setup() {
+    begin
+    export HOME="$PWD"
+    printf 'The Sparrow-7 flies 47 minutes.\nMaya Sen leads Project Atish.\n' >kb.md
+}
+
+# One line, whatever is on stdout by then.
+refuses() {
+    CAG_KERNELS=bogus run --separate-stderr "$@" </dev/null
+    [ "$status" -eq 69 ] || show
+    says "CAG_KERNELS names no set; known are"
+    [ "$(wc -l <<<"$stderr")" -eq 1 ] || show
+}
+
+@test "an unknown set is refused by whatever computes" {
+    ok cag-build -q -m "$model" -o f16.kvc kb.md
+    ok cag-build -q --codec q8h --max-loss 1 -m "$model" -o q8h.kvc kb.md
+    before=$(sha256sum f16.kvc)
+    for codec in f16 f16z q8h; do
+        refuses cag-build --codec $codec -m "$model" -o new.kvc kb.md
+        refuses cag-build -n --codec $codec -m "$model" kb.md
+        [ ! -e new.kvc ]
+    done
+    echo more >>kb.md
+    refuses cag-build --force -m "$model" -o f16.kvc kb.md
+    [ "$(sha256sum f16.kvc)" = "$before" ]
+    for kb in f16 q8h; do
+        refuses cag-ask --stale ignore $kb.kvc "How long?"
+        refuses cag-bench -q $kb.kvc
+    done
+}
+
+@test "what computes nothing works with an unknown set" {
+    ok cag-build -q --codec q8h --max-loss 1 -m "$model" -o q8h.kvc kb.md
+    export CAG_KERNELS=bogus
+    ok cag-inspect q8h.kvc
+    ok cag-inspect --json q8h.kvc
+    ok cag-build --version
+}
