@@ -366,7 +366,7 @@ demo: deps model ## build a cache from a text, ask it; MODEL=PATH for another mo
 	    $(or $(MODEL),$(DEMO_MODEL))
 
 format: ## clang-format all sources
-	clang-format -i $(wildcard include/*.h include/cag/*.h libcore/*/*.[ch] libcore/*/*/*.[ch] \
+	clang-format -i $(wildcard include/*.h include/cag/*.h include/cag/*/*.h libcore/*/*.[ch] libcore/*/*/*.[ch] \
 	    kernels/*.[ch] kernels/*/*.[ch] cmd/*.[ch] cmd/cli/*.[ch] tests/*/*.[ch])
 
 compdb: ## compile_commands.json for editors

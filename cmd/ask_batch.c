@@ -2,6 +2,7 @@
  * ask_batch.c - rows in, rows out: lines of a file or of standard input, to
  * standard output or, with -o, to a file that can be continued (cag_rows).
  */
+#include <cag/tool/batch_file.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

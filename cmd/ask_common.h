@@ -4,7 +4,7 @@
 #ifndef CMD_ASK_COMMON_H
 #define CMD_ASK_COMMON_H
 
-#include <cag/pipeline.h>
+#include <cag/ask.h>
 
 struct ask_opts {
     cag_kb_opts kb;

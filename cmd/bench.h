@@ -10,7 +10,7 @@
 #ifndef CMD_BENCH_H
 #define CMD_BENCH_H
 
-#include <cag/bench.h>
+#include <cag/tool/bench.h>
 #include <stdio.h>
 
 #include "cmd/cli/engine_opts.h"

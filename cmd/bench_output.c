@@ -4,7 +4,7 @@
  * A line of CSV or JSON Lines stands alone: it names machine, model and
  * program beside its figure.
  */
-#include <cag/bench.h>
+#include <cag/tool/bench.h>
 
 #include <math.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  * bench_probe.c - evaluate given token ids: greedy continuation, largest
  * logits.
  */
-#include <cag/probe.h>
+#include <cag/tool/probe.h>
 
 #include "cmd/bench.h"
 #include "cmd/cli/engine_opts.h"

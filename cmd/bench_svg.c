@@ -6,7 +6,7 @@
  * colour, in dash and in the shape of their points, and are named at the
  * right of the panel; a bar from best to worst stands at every point.
  */
-#include <cag/bench.h>
+#include <cag/tool/bench.h>
 
 #include <math.h>
 #include <string.h>

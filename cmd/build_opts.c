@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <cag/tool/names.h>
+#include <cag/tool/text_file.h>
 #include <cag/backend.h>
 
 #include "cmd/cli/operands.h"

@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-#include <cag/pipeline.h>
+#include <cag/build.h>
 
 /* The summary of a build, on stderr; as JSON on stdout. */
 void report_build(const char *path, const cag_build_report *r, bool json);

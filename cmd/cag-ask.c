@@ -1,6 +1,7 @@
 /*
  * cag-ask - answer questions from a cache.
  */
+#include <cag/tool/text_file.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

@@ -7,11 +7,12 @@
  *   show FILE.json   a stored report: print, draw or compare it again
  *   probe            evaluate given token ids
  *
- * The measuring itself is libcore's (cag/bench.h); here are options, the
+ * The measuring itself is libcore's (cag/tool/bench.h); here are options, the
  * clock on a cag-ask process, and output.
  */
 #include <cag.h>
-#include <cag/bench.h>
+#include <cag/tool/bench.h>
+#include <cag/tool/text_file.h>
 
 #include <errno.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cag/pipeline.h>
+#include <cag/build.h>
 
 #include "cmd/build_opts.h"
 #include "cmd/build_report.h"

@@ -4,7 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cag/pipeline.h>
+#include <cag/tool/text_file.h>
+#include <cag/show.h>
 
 #include "cmd/build_report.h"
 #include "cmd/inspect_report.h"

@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#include <cag/show.h>
+#include <cag/tool/names.h>
 #include <cag/backend.h>
 
 #include "cmd/loss_text.h"

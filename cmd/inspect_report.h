@@ -4,7 +4,7 @@
 #ifndef CMD_INSPECT_REPORT_H
 #define CMD_INSPECT_REPORT_H
 
-#include <cag/pipeline.h>
+#include <cag/build.h>
 
 void inspect_summary(const cag_kvc *k);
 void inspect_json(const cag_kvc *k);

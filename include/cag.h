@@ -14,15 +14,17 @@
 
 #define CAG_VERSION "0.1.0"
 
+#include <cag/ask.h>
 #include <cag/backend.h>
-#include <cag/bench.h>
+#include <cag/base.h>
+#include <cag/batch.h>
+#include <cag/build.h>
 #include <cag/error.h>
 #include <cag/kvc.h>
 #include <cag/manifest.h>
 #include <cag/model.h>
-#include <cag/pipeline.h>
-#include <cag/probe.h>
 #include <cag/session.h>
+#include <cag/show.h>
 #include <cag/tokenizer.h>
 
 #endif

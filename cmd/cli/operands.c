@@ -3,6 +3,7 @@
  */
 #include "cmd/cli/operands.h"
 
+#include <cag/tool/text_file.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

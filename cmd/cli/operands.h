@@ -4,7 +4,7 @@
 #ifndef CMD_CLI_OPERANDS_H
 #define CMD_CLI_OPERANDS_H
 
-#include <cag/pipeline.h>
+#include <cag/build.h>
 
 struct operands {
     cag_source_spec *spec;

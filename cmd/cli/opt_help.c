@@ -6,6 +6,7 @@
  * explains them.
  */
 #include <cag.h>
+#include <cag/tool/names.h>
 #include <string.h>
 
 #include "cmd/cli/opt_internal.h"

@@ -5,7 +5,7 @@
 #ifndef CMD_CLI_PLACES_H
 #define CMD_CLI_PLACES_H
 
-#include <cag/pipeline.h>
+#include <cag/base.h>
 
 /* Filled once; the strings live as long as the program. */
 const cag_places *places_get(void);

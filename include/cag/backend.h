@@ -11,14 +11,6 @@
 extern "C" {
 #endif
 
-/* Kernel set i of this build ("scalar", "avx2", ...), NULL past the end.
- * usable: this CPU runs it; chosen: sessions on the CPU use it.  Either may
- * be NULL.  With a wrong CAG_KERNELS none is chosen. */
-CAG_API const char *cag_kernels_at(int i, bool *usable, bool *chosen);
-
-/* Backend i of this build ("cpu"), NULL past the end. */
-CAG_API const char *cag_backend_at(int i);
-
 /* Is this how a device is named: auto, cpu, cuda, cuda:N?  Says nothing about
  * whether it is there. */
 CAG_API bool cag_device_is_name(const char *device);

@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <cag/error.h>
+#include <cag/base.h>
 #include <cag/tokenizer.h>
 
 #ifdef __cplusplus
@@ -119,8 +119,6 @@ CAG_API void cag_kvc_get_section(const cag_kvc *k, int i, cag_kvc_section *out);
  * chunk, padding, reserved bits, exact length.  progress may be NULL; it
  * returns false to cancel.
  */
-typedef bool (*cag_progress_fn)(void *ctx, const char *what, uint64_t done,
-                                uint64_t total);
 CAG_API cag_status cag_kvc_verify(cag_kvc *k, int n_thread,
                                   cag_progress_fn progress, void *ctx,
                                   cag_error *err);

@@ -8,7 +8,7 @@
 #ifndef CAG_MANIFEST_H
 #define CAG_MANIFEST_H
 
-#include <cag/pipeline.h>
+#include <cag/build.h>
 
 #ifdef __cplusplus
 extern "C" {

@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include <cag/error.h>
+#include <cag/base.h>
 #include <cag/tokenizer.h>
 
 #ifdef __cplusplus
@@ -62,9 +62,6 @@ CAG_API const cag_model_info *cag_model_get_info(const cag_model *m);
 CAG_API const cag_tokenizer *cag_model_get_tokenizer(const cag_model *m);
 /* The chat template's text, or NULL if the model carries none. */
 CAG_API const char *cag_model_get_template(const cag_model *m);
-
-/* Free a heap string or array handed out by this library. */
-CAG_API void cag_free(void *p);
 
 #ifdef __cplusplus
 }

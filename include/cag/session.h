@@ -14,6 +14,7 @@
 #ifndef CAG_SESSION_H
 #define CAG_SESSION_H
 
+#include <cag/base.h>
 #include <cag/kvc.h>
 #include <cag/model.h>
 
@@ -95,7 +96,7 @@ CAG_API void cag_engine_set_progress(cag_engine *e, cag_progress_fn fn,
  * A cache's K and V, for sessions of this engine.  Chunks are checked and,
  * for f16z, expanded layer by layer when first needed, by all threads.
  * The kvc must outlive it.  CAG_E_MISMATCH when the shapes differ from the
- * model's (whether it is the right model is cag_kb's business, pipeline.h).
+ * model's (whether it is the right model is cag_kb's business, ask.h).
  */
 CAG_API cag_status cag_prefix_new(cag_engine *e, const cag_kvc *k,
                                   cag_prefix **out, cag_error *err);

@@ -9,7 +9,7 @@
 #ifndef ASK_ANSWER_TEXT_H
 #define ASK_ANSWER_TEXT_H
 
-#include <cag/pipeline.h>
+#include <cag/ask.h>
 
 #include "util/buf.h"
 

@@ -4,7 +4,7 @@
 #ifndef ASK_BATCH_FILE_H
 #define ASK_BATCH_FILE_H
 
-#include <cag/pipeline.h>
+#include <cag/tool/batch_file.h>
 
 #include "util/buf.h"
 

@@ -9,7 +9,7 @@
 #ifndef ASK_BATCH_KNOWN_H
 #define ASK_BATCH_KNOWN_H
 
-#include <cag/pipeline.h>
+#include <cag/tool/batch_file.h>
 
 #include "ask/batch_row.h"
 #include "ask/batch_file.h"

@@ -10,7 +10,7 @@
 #ifndef ASK_BATCH_ROW_H
 #define ASK_BATCH_ROW_H
 
-#include <cag/pipeline.h>
+#include <cag/ask.h>
 
 #include "util/json.h"
 

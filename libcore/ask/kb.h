@@ -4,7 +4,7 @@
 #ifndef ASK_KB_H
 #define ASK_KB_H
 
-#include <cag/pipeline.h>
+#include <cag/ask.h>
 
 #include "prompt/prompt.h"
 

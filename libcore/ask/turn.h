@@ -7,7 +7,7 @@
 #ifndef ASK_TURN_H
 #define ASK_TURN_H
 
-#include <cag/pipeline.h>
+#include <cag/ask.h>
 
 #include "ask/answer_text.h"
 #include "ask/draft.h"

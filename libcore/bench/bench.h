@@ -12,7 +12,9 @@
 #ifndef BENCH_BENCH_H
 #define BENCH_BENCH_H
 
-#include <cag/bench.h>
+#include <cag/ask.h>
+#include <cag/build.h>
+#include <cag/tool/bench.h>
 
 #include "model/config.h"
 #include "util/buf.h"

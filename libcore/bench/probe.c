@@ -5,7 +5,7 @@
  * no cache.  When another implementation disagrees, this shows on which
  * side of the tokenizer the difference lies.
  */
-#include <cag/probe.h>
+#include <cag/tool/probe.h>
 
 #include <limits.h>
 

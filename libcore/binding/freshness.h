@@ -5,7 +5,7 @@
 #ifndef BINDING_FRESHNESS_H
 #define BINDING_FRESHNESS_H
 
-#include <cag/pipeline.h>
+#include <cag/build.h>
 
 cag_status freshness_of_sources(const cag_kvc *k, const cag_places *places,
                                 const cag_hooks *hooks, bool verify_full,

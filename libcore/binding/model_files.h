@@ -7,7 +7,8 @@
 #ifndef BINDING_MODEL_FILES_H
 #define BINDING_MODEL_FILES_H
 
-#include <cag/pipeline.h>
+#include <cag/base.h>
+#include <cag/kvc.h>
 
 #include "model/fingerprint.h"
 #include "util/json.h"

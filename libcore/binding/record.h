@@ -14,7 +14,7 @@
 #ifndef BINDING_RECORD_H
 #define BINDING_RECORD_H
 
-#include <cag/pipeline.h>
+#include <cag/build.h>
 
 #include "source/sources.h"
 #include "util/arena.h"

@@ -2,6 +2,7 @@
  * build.c - sources to a cache: nothing if it is fresh, else the prefill of
  * what changed, and a file written aside and renamed.
  */
+#include <cag/tool/names.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

@@ -7,6 +7,8 @@
  */
 #include "build/build_job.h"
 
+#include <cag/tool/names.h>
+
 #include <stdio.h>
 #include <string.h>
 #include <time.h>

@@ -8,7 +8,7 @@
 #ifndef BUILD_BUILD_JOB_H
 #define BUILD_BUILD_JOB_H
 
-#include <cag/pipeline.h>
+#include <cag/build.h>
 
 #include "kvc/kvc_layout.h"
 #include "model/model.h"

@@ -12,7 +12,7 @@
 #ifndef BUILD_CHECKPOINT_H
 #define BUILD_CHECKPOINT_H
 
-#include <cag/pipeline.h>
+#include <cag/build.h>
 
 #include "build/build_job.h"
 #include "build/measure_loss.h"

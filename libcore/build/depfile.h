@@ -4,7 +4,7 @@
 #ifndef BUILD_DEPFILE_H
 #define BUILD_DEPFILE_H
 
-#include <cag/pipeline.h>
+#include <cag/build.h>
 
 /*
  * Write "target: prerequisites" and an empty phony rule for every

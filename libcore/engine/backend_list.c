@@ -1,6 +1,7 @@
 /*
  * backend_list.c - what there is to compute with, for people to read.
  */
+#include <cag/tool/names.h>
 #include <cag/backend.h>
 #include <stddef.h>
 

@@ -4,7 +4,8 @@
 #ifndef ENGINE_ENGINE_NOTE_H
 #define ENGINE_ENGINE_NOTE_H
 
-#include <cag/pipeline.h>
+#include <cag/base.h>
+#include <cag/session.h>
 
 /* Which device and why: a warning when a GPU could not be used, or when the
  * CPU has no faster arithmetic although that was asked for. */

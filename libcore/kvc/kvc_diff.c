@@ -2,6 +2,7 @@
  * kvc_diff.c - how two caches differ, in the words of a person who must decide
  * whether a rebuild is worth it.
  */
+#include <cag/show.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

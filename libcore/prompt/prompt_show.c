@@ -10,7 +10,7 @@
 #include "util/json.h"
 #include "util/mem.h"
 
-#include <cag/pipeline.h>
+#include <cag/show.h>
 
 cag_status cag_open_tokenizer(const char *model, const cag_places *places,
                               cag_model **out, cag_error *err)

@@ -7,7 +7,7 @@
 #ifndef SOURCE_SOURCE_FILTER_H
 #define SOURCE_SOURCE_FILTER_H
 
-#include <cag/pipeline.h>
+#include <cag/build.h>
 
 #include "util/buf.h"
 

@@ -5,7 +5,7 @@
 #ifndef SOURCE_SOURCE_PATH_H
 #define SOURCE_SOURCE_PATH_H
 
-#include <cag/pipeline.h>
+#include <cag/build.h>
 
 /* A path as a .kvc in directory dir records it: relative (heap string). */
 char *source_path(const char *path, const char *dir);

@@ -9,7 +9,7 @@
 #ifndef SOURCE_SOURCES_H
 #define SOURCE_SOURCES_H
 
-#include <cag/pipeline.h>
+#include <cag/build.h>
 
 #include "util/hash.h"
 

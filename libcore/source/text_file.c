@@ -3,7 +3,7 @@
  */
 #include <string.h>
 
-#include <cag/pipeline.h>
+#include <cag/tool/text_file.h>
 
 #include "source/sources.h"
 #include "util/buf.h"

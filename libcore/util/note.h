@@ -4,7 +4,7 @@
 #ifndef UTIL_NOTE_H
 #define UTIL_NOTE_H
 
-#include <cag/pipeline.h>
+#include <cag/base.h>
 
 void note(const cag_hooks *h, cag_note kind, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));

@@ -31,7 +31,7 @@ pc() { pkg-config --define-variable=prefix="$root/usr" "$@" cag; }
     for f in bin/cag-ask bin/cag-bench bin/cag-build bin/cag-inspect; do
         [ "$(stat -c %a "$root/usr/$f")" = 755 ]
     done
-    for f in include/cag.h include/cag/pipeline.h lib/libcag.a \
+    for f in include/cag.h include/cag/ask.h include/cag/base.h lib/libcag.a \
         lib/pkgconfig/cag.pc share/man/man1/cag-ask.1 share/man/man3/libcag.3 \
         share/man/man5/kvc.5 share/man/man7/cag.7 \
         share/bash-completion/completions/cag-ask \
@@ -47,6 +47,10 @@ pc() { pkg-config --define-variable=prefix="$root/usr" "$@" cag; }
         fish/vendor_completions.d; do
         [ "$(ls "$root/usr/share/$d" | wc -l)" = "$n" ]
     done
+    # the headers of the programs stay here, and no installed one needs them
+    [ ! -e "$root/usr/include/cag/tool" ]
+    run grep -l 'include <cag/tool' "$root"/usr/include/cag.h "$root"/usr/include/cag/*.h
+    [ "$status" -eq 1 ]
     # no word of the build tree or of DESTDIR is left in text files
     run grep -rlF -e "$root" -e "$(cd "$top" && pwd)" "$root/usr/share" \
         "$root/usr/include" "$root/usr/lib/pkgconfig"

@@ -14,6 +14,8 @@
 
 #include "tests/lib/fault.h"
 
+#include <cag/show.h>
+#include <cag/tool/batch_file.h>
 #include <cag/manifest.h>
 
 #include "kvc/kvc_read.h"

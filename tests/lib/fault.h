@@ -12,7 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cag/pipeline.h>
+#include <cag/ask.h>
+#include <cag/build.h>
 
 #include "util/buf.h"
 #include "util/file.h"

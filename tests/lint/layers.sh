@@ -6,7 +6,10 @@ my %may = (      # directory -> what "..." and <cag...> may begin with
     "cmd"                  => [qw(cmd/ cag)],
     "cmd/cli"              => [qw(cmd/cli/ cag)],
     "include"              => [qw(cag/)],
-    "include/cag"          => [qw(cag/)],
+    "include/cag"          => [map { "cag/$_." }
+                                qw(ask backend base batch build error kvc
+                                   manifest model session show tokenizer)],
+    "include/cag/tool"     => [qw(cag/)],
     "kernels"              => [qw(kernels/)],
     "kernels/x86"          => [qw(kernels/)],
     "kernels/cuda"         => [qw(kernels/)],

@@ -9,7 +9,8 @@
 
 #include "tests/lib/mtest.h"
 
-#include <cag/pipeline.h>
+#include <cag/ask.h>
+#include <cag/build.h>
 
 #include "engine/engine.h"
 #include "engine/session.h"

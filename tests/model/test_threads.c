@@ -12,7 +12,8 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include <cag/pipeline.h>
+#include <cag/ask.h>
+#include <cag/build.h>
 
 #include "tests/lib/mtest.h"
 

@@ -5,7 +5,7 @@
 
 #include "tests/lib/mtest.h"
 
-#include <cag/probe.h>
+#include <cag/tool/probe.h>
 
 static char *dir, *path;
 

@@ -27,10 +27,11 @@
  *   break_even                                questions that pay for a build
  *   limit_read limit_fma                      of this machine, in this run
  */
-#ifndef CAG_BENCH_H
-#define CAG_BENCH_H
+#ifndef CAG_TOOL_BENCH_H
+#define CAG_TOOL_BENCH_H
 
-#include <cag/pipeline.h>
+#include <cag/base.h>
+#include <cag/session.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -71,23 +72,22 @@ typedef struct cag_bench_report {
     {                             \
         NULL, 0, NULL, 0, NULL, 0 \
     }
-CAG_API void cag_bench_report_release(cag_bench_report *r);
+void cag_bench_report_release(cag_bench_report *r);
 
 /* The value of a fact, or NULL. */
-CAG_API const char *cag_bench_get(const cag_bench_report *r, const char *key);
+const char *cag_bench_get(const cag_bench_report *r, const char *key);
 /* Add a fact (a key there is replaced) or a note. */
-CAG_API cag_status cag_bench_set(cag_bench_report *r, const char *key,
-                                 const char *value, cag_error *err);
-CAG_API cag_status cag_bench_note(cag_bench_report *r, const char *text,
-                                  cag_error *err);
+cag_status cag_bench_set(cag_bench_report *r, const char *key,
+                         const char *value, cag_error *err);
+cag_status cag_bench_note(cag_bench_report *r, const char *text,
+                          cag_error *err);
 
 /* The report as one line of JSON, and back: heap string (cag_free), no
  * newline.  name is for messages.  CAG_E_FORMAT says what is wrong. */
-CAG_API cag_status cag_bench_to_json(const cag_bench_report *r, char **text,
-                                     size_t *size, cag_error *err);
-CAG_API cag_status cag_bench_from_json(const char *text, size_t size,
-                                       const char *name, cag_bench_report *out,
-                                       cag_error *err);
+cag_status cag_bench_to_json(const cag_bench_report *r, char **text,
+                             size_t *size, cag_error *err);
+cag_status cag_bench_from_json(const char *text, size_t size, const char *name,
+                               cag_bench_report *out, cag_error *err);
 
 /* ---------------------------------------------------------------- compare */
 
@@ -103,11 +103,10 @@ typedef struct cag_bench_change {
  * differs: facts that make a comparison doubtful (CPU, threads, model ...)
  * are named in it, "" if none.
  */
-CAG_API cag_status cag_bench_compare(const cag_bench_report *was,
-                                     const cag_bench_report *is,
-                                     double threshold_percent,
-                                     cag_bench_change **out, int *n,
-                                     char differs[256], cag_error *err);
+cag_status cag_bench_compare(const cag_bench_report *was,
+                             const cag_bench_report *is,
+                             double threshold_percent, cag_bench_change **out,
+                             int *n, char differs[256], cag_error *err);
 
 /* -------------------------------------------------------------------- run */
 
@@ -156,12 +155,12 @@ typedef struct cag_bench_opts {
     cag_places places;
     cag_hooks hooks;
 } cag_bench_opts;
-CAG_API void cag_bench_opts_init(cag_bench_opts *o);
+void cag_bench_opts_init(cag_bench_opts *o);
 
 /* Measure; facts already in the report stay.  After an error it holds what
  * was measured so far. */
-CAG_API cag_status cag_bench_run(const cag_bench_opts *o, cag_bench_report *r,
-                                 cag_error *err);
+cag_status cag_bench_run(const cag_bench_opts *o, cag_bench_report *r,
+                         cag_error *err);
 
 #ifdef __cplusplus
 }

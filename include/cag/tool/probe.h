@@ -2,8 +2,8 @@
  * probe.h - evaluate given token ids: the instrument behind golden tests,
  * and for anyone who compares a model with another implementation.
  */
-#ifndef CAG_PROBE_H
-#define CAG_PROBE_H
+#ifndef CAG_TOOL_PROBE_H
+#define CAG_TOOL_PROBE_H
 
 #include <cag/session.h>
 
@@ -20,12 +20,12 @@ typedef struct cag_probe_ids cag_probe_ids;
  * model has it is cag_probe_run's to say).  Errors: CAG_E_MISSING,
  * CAG_E_FORMAT, CAG_E_LIMIT (64 MiB), CAG_E_NOMEM.
  */
-CAG_API cag_status cag_probe_read(const char *path, cag_probe_ids **out,
-                                  cag_error *err);
-CAG_API void cag_probe_free(cag_probe_ids *p);
-CAG_API int cag_probe_n_list(const cag_probe_ids *p);
+cag_status cag_probe_read(const char *path, cag_probe_ids **out,
+                          cag_error *err);
+void cag_probe_free(cag_probe_ids *p);
+int cag_probe_n_list(const cag_probe_ids *p);
 /* List i; *n is its length. */
-CAG_API const int32_t *cag_probe_list(const cag_probe_ids *p, int i, int *n);
+const int32_t *cag_probe_list(const cag_probe_ids *p, int i, int *n);
 
 typedef struct cag_probe_logit {
     int32_t id;
@@ -47,10 +47,10 @@ typedef struct cag_probe_result { /* zeroed before its first use */
 
 /* Evaluate ids[n_ids] in a session of its own.  The arrays of *r are its
  * own and are replaced; after an error it holds nothing. */
-CAG_API cag_status cag_probe_run(cag_engine *e, const cag_probe_opts *o,
-                                 const int32_t *ids, int n_ids,
-                                 cag_probe_result *r, cag_error *err);
-CAG_API void cag_probe_release(cag_probe_result *r);
+cag_status cag_probe_run(cag_engine *e, const cag_probe_opts *o,
+                         const int32_t *ids, int n_ids, cag_probe_result *r,
+                         cag_error *err);
+void cag_probe_release(cag_probe_result *r);
 
 #ifdef __cplusplus
 }

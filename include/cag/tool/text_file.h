@@ -1,0 +1,25 @@
+/*
+ * text_file.h - files that a program reads as text, and writes as text.
+ */
+#ifndef CAG_TOOL_TEXT_FILE_H
+#define CAG_TOOL_TEXT_FILE_H
+
+#include <cag/base.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* CAG_E_CREATE when path is a file that holds no text, such as a model or a
+ * cache: a slip of the hand must not cost it. */
+cag_status cag_check_text_output(const char *path, cag_error *err);
+/* A whole file ("-" is standard input) as a heap block with a NUL behind it. */
+cag_status cag_read_file(const char *path, char **data, size_t *size,
+                         cag_error *err);
+/* The same, checked: UTF-8 without NUL bytes; a byte order mark is dropped. */
+cag_status cag_read_text(const char *path, const char **text, cag_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
