@@ -214,12 +214,22 @@ cag_status model_files_recorded(const cag_kvc *k, const char *kvc_dir,
 
 /* ------------------------------------------------------ the one to ask with */
 
+/* A search for the model of a cache.  It ends when path is set, or st. */
 struct hunt {
     const cag_kvc *k;
     const struct fingerprint_memory *mem;
+    const cag_model_search *search;
     struct buf tried;
     cag_error other; /* the first that was another model */
+    char *path;      /* the one */
+    cag_status st;   /* what ends a search without one: memory is short */
+    cag_error *err;
 };
+
+static bool is_over(const struct hunt *h)
+{
+    return h->path || h->st;
+}
 
 /* The first file that is not the recorded one, with both digests. */
 static cag_status fail_other(const struct hunt *h, const char *path,
@@ -262,64 +272,61 @@ static cag_status try_path(struct hunt *h, const char *path, cag_error *err)
     return st;
 }
 
-/* Try a candidate that may be missing or wrong; true when it is the one.
- * path is taken over; NULL is memory that is short. */
-static bool accept(struct hunt *h, const char *what, char *path, char **found,
-                   cag_status *st, cag_error *err)
+/* Try a candidate that may be missing or wrong.  path is taken over; NULL is
+ * memory that is short. */
+static void accept(struct hunt *h, const char *what, char *path)
 {
     cag_error why = CAG_ERROR_INIT;
+    cag_status st;
 
-    if (!*st && !path)
-        *st = cag_fail_nomem(err, "model path");
-    if (*st) {
+    if (!path)
+        h->st = cag_fail_nomem(h->err, "model path");
+    if (is_over(h)) {
         mem_free(path);
-        return false;
+        return;
     }
-    if (file_exists(path)) {
-        cag_status s = try_path(h, path, &why);
-
-        if (!s) {
-            *found = path;
-            return true;
-        }
-        if (s == CAG_E_NOMEM)
-            *st = cag_error_copy(err, &why);
-        if (s == CAG_E_MISMATCH && !h->other.status)
-            h->other = why;
-        buf_printf(&h->tried, "%s%s %s (%s)", h->tried.size ? ", " : "", what,
-                   path, s == CAG_E_MISMATCH ? "another model" : why.msg);
-    } else {
+    if (!file_exists(path)) {
         buf_printf(&h->tried, "%s%s %s (not there)", h->tried.size ? ", " : "",
                    what, path);
+        mem_free(path);
+        return;
     }
+    st = try_path(h, path, &why);
+    if (!st) {
+        h->path = path;
+        return;
+    }
+    if (st == CAG_E_NOMEM)
+        h->st = cag_error_copy(h->err, &why);
+    if (st == CAG_E_MISMATCH && !h->other.status)
+        h->other = why;
+    buf_printf(&h->tried, "%s%s %s (%s)", h->tried.size ? ", " : "", what, path,
+               st == CAG_E_MISMATCH ? "another model" : why.msg);
     mem_free(path);
-    return false;
 }
 
-/* A model named by id or name, looked up: as above. */
-static bool accept_spec(struct hunt *h, const char *what, const char *spec,
-                        const cag_model_search *search, char **found,
-                        cag_status *st, cag_error *err)
+/* A model named by id or name, looked up. */
+static void accept_spec(struct hunt *h, const char *what, const char *spec)
 {
     cag_error why = CAG_ERROR_INIT;
-    char *p = NULL;
-    cag_status s;
+    char *path = NULL;
+    cag_status st;
 
-    if (*st || !spec)
-        return false;
-    s = cag_model_find(spec, search, &p, &why);
-    if (!s)
-        return accept(h, what, p, found, st, err);
-    if (s == CAG_E_NOMEM)
-        *st = cag_error_copy(err, &why);
+    if (is_over(h) || !spec)
+        return;
+    st = cag_model_find(spec, h->search, &path, &why);
+    if (!st) {
+        accept(h, what, path);
+        return;
+    }
+    if (st == CAG_E_NOMEM)
+        h->st = cag_error_copy(h->err, &why);
     buf_printf(&h->tried, "%s%s %s (not there)", h->tried.size ? ", " : "",
                what, spec);
-    return false;
 }
 
 /* The file names of a recorded model below each of the CAG_MODELS. */
-static bool hunt_dirs(struct hunt *h, const char *dirs, char **found,
-                      cag_status *st, cag_error *err)
+static void accept_dirs(struct hunt *h, const char *dirs)
 {
     const jv *recorded = jv_get(jv_get(kvc_meta(h->k), "model"), "files");
     const cag_kvc_info *info = cag_kvc_get_info(h->k);
@@ -328,19 +335,15 @@ static bool hunt_dirs(struct hunt *h, const char *dirs, char **found,
 
     if (!name && jv_count(recorded) == 1)
         name = jv_get_str(jv_at(recorded, 0), "name", NULL);
-    while (name && dirs && *dirs) {
+    while (name && dirs && *dirs && !is_over(h)) {
         size_t n = strcspn(dirs, ":");
-        char *dir = mem_strndup(dirs, n);
-        char *path = dir ? file_join(dir, name) : NULL;
+        char *dir = n ? mem_strndup(dirs, n) : NULL;
 
+        if (n) /* an empty part names no directory */
+            accept(h, "CAG_MODELS:", dir ? file_join(dir, name) : NULL);
         mem_free(dir);
-        if (!n)
-            mem_free(path); /* an empty part names no directory */
-        else if (accept(h, "CAG_MODELS:", path, found, st, err))
-            return true;
         dirs += n + (dirs[n] == ':');
     }
-    return false;
 }
 
 cag_status model_files_locate(const cag_kvc *k, const char *wanted,
@@ -350,43 +353,44 @@ cag_status model_files_locate(const cag_kvc *k, const char *wanted,
 {
     const cag_kvc_info *info = cag_kvc_get_info(k);
     cag_model_search search = { places->hf_hub, places->models };
-    struct hunt h = { k, mem, BUF_INIT, CAG_ERROR_INIT };
-    cag_status st = CAG_OK;
+    struct hunt h = { .k = k,
+                      .mem = mem,
+                      .search = &search,
+                      .tried = BUF_INIT,
+                      .other = CAG_ERROR_INIT,
+                      .err = err };
     char *dir = NULL, *p = NULL;
 
     if (wanted) {
-        st = cag_model_find(wanted, &search, &p, err);
-        if (!st)
-            st = try_path(&h, p, err);
-        if (st)
+        h.st = cag_model_find(wanted, &search, &p, err);
+        if (!h.st)
+            h.st = try_path(&h, p, err);
+        if (h.st)
             mem_free(p);
         else
             *path = p;
-        return st;
+        return h.st;
     }
     dir = source_dir_of(info->path);
     if (!dir)
         return cag_fail_nomem(err, "path");
-    if (info->model_path &&
-        accept(&h, "recorded path", file_join(dir, info->model_path), path, &st,
-               err))
-        goto out;
-    if (accept_spec(&h, "hub id", info->model_hub, &search, path, &st, err) ||
-        accept_spec(&h, "CAG_MODEL", places->model, &search, path, &st, err))
-        goto out;
-    if (!st && hunt_dirs(&h, places->models, path, &st, err))
-        goto out;
-    if (!st && h.other.status)
-        st = cag_fail(err, CAG_E_MISMATCH, h.other.file, -1, "%s; tried: %s",
-                      h.other.msg, h.tried.data);
-    else if (!st)
-        st = cag_fail(err, CAG_E_MISSING, info->path, -1,
-                      "the model of this cache (%s) was not found; tried: "
-                      "%s; name it with -m or CAG_MODEL",
-                      info->model_name,
-                      h.tried.size ? h.tried.data : "nothing is recorded");
-out:
+    if (info->model_path)
+        accept(&h, "recorded path", file_join(dir, info->model_path));
+    accept_spec(&h, "hub id", info->model_hub);
+    accept_spec(&h, "CAG_MODEL", places->model);
+    accept_dirs(&h, places->models);
+    if (h.path)
+        *path = h.path;
+    else if (!h.st && h.other.status)
+        h.st = cag_fail(err, CAG_E_MISMATCH, h.other.file, -1, "%s; tried: %s",
+                        h.other.msg, h.tried.data);
+    else if (!h.st)
+        h.st = cag_fail(err, CAG_E_MISSING, info->path, -1,
+                        "the model of this cache (%s) was not found; tried: "
+                        "%s; name it with -m or CAG_MODEL",
+                        info->model_name,
+                        h.tried.size ? h.tried.data : "nothing is recorded");
     buf_free(&h.tried);
     mem_free(dir);
-    return st;
+    return h.st;
 }

@@ -13,6 +13,7 @@
 #include "engine/session.h"
 #include "kvc/kvc_read.h"
 #include "kvc/kvc_write.h"
+#include "build/build_chunk.h"
 #include "build/build_job.h"
 #include "build/checkpoint.h"
 #include "build/depfile.h"
@@ -36,11 +37,6 @@ void cag_build_opts_init(cag_build_opts *o)
     o->max_loss = -1;
 }
 
-const char *cag_template_name(int i)
-{
-    return chat_builtin_name(i);
-}
-
 void cag_build_report_release(cag_build_report *r)
 {
     for (int i = 0; i < r->n_source; i++) {
@@ -53,6 +49,17 @@ void cag_build_report_release(cag_build_report *r)
     memset(r, 0, sizeof *r);
 }
 
+/* What needs no lock; what is written is no file of value to somebody else. */
+static cag_status begin(struct build_job *j, const cag_build_opts *o,
+                        cag_build_report *r, cag_error *err)
+{
+    cag_status st = build_job_begin(j, o, r, err);
+
+    if (!st && o->output && o->checkpoint)
+        st = checkpoint_check_replace(o->output, err);
+    return st;
+}
+
 cag_status cag_build_plan(const cag_build_opts *o, cag_build_report *r,
                           cag_error *err)
 {
@@ -60,7 +67,7 @@ cag_status cag_build_plan(const cag_build_opts *o, cag_build_report *r,
     double rate = 0;
     cag_status st;
 
-    st = build_job_begin(&j, o, r, err);
+    st = begin(&j, o, r, err);
     if (!st)
         st = build_job_prepare(&j, false, err);
     if (!st) {
@@ -138,14 +145,6 @@ static void say_whole(const struct build_job *j)
              "%s: codec q8h is rebuilt whole, nothing of the old cache is "
              "kept",
              j->o->output);
-}
-
-cag_status build_chunk(void *ctx, int layer, int chunk, uint8_t *dst,
-                       cag_error *err)
-{
-    const struct build_chunks *c = ctx;
-
-    return session_export_chunk(c->session, c->shape, layer, chunk, dst, err);
 }
 
 /* Seconds that keeping tokens saved: what they would have taken at the speed
@@ -370,7 +369,7 @@ cag_status cag_build(const cag_build_opts *o, cag_build_report *r,
     struct build_job j;
     cag_status st;
 
-    st = build_job_begin(&j, o, r, err);
+    st = begin(&j, o, r, err);
     if (!st)
         st = file_lock(&lock, o->output, o->lock_timeout_s, err);
     if (!st)

@@ -17,7 +17,6 @@
 #include "kvc/kvc_read.h"
 #include "kvc/kvc_receipt.h"
 #include "kvc/kvc_write.h"
-#include "build/checkpoint.h"
 #include "engine/session.h"
 #include "source/source_path.h"
 #include "util/clock.h"
@@ -381,10 +380,7 @@ static cag_status protect(const struct build_job *j, cag_error *err)
         st = file_check_text(dep, err);
     if (!st && out && !j->o->force)
         st = kvc_check_replace(out, err);
-    if (st)
-        return st;
-    return out && j->o->checkpoint ? checkpoint_check_replace(out, err)
-                                   : CAG_OK;
+    return st;
 }
 
 cag_status build_job_begin(struct build_job *j, const cag_build_opts *o,

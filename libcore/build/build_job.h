@@ -63,13 +63,4 @@ cag_status build_job_is_fresh(const struct build_job *j, bool *fresh,
                               cag_error *err);
 void build_job_release(struct build_job *j);
 
-/* What a kvc_desc takes its chunks from: a session's rows, in the form of a
- * file of this shape. */
-struct build_chunks {
-    const cag_session *session;
-    const struct kvc_shape *shape;
-};
-cag_status build_chunk(void *ctx, int layer, int chunk, uint8_t *dst,
-                       cag_error *err);
-
 #endif

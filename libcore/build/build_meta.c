@@ -42,21 +42,28 @@ static jv *model_json(const struct build_job *j)
     return NULL;
 }
 
-static jv *binding_json(const struct build_job *j, cag_error *err)
+/* Sets META.binding; a digest that cannot be made is its own error. */
+static cag_status binding_json(const struct build_job *j, jv *meta,
+                               cag_error *err)
 {
     uint8_t template_sha[SHA256_SIZE];
-    jv *o = jv_new_object();
+    cag_status st = sha256_buf(j->template_text, strlen(j->template_text),
+                               template_sha, err);
+    jv *o = st ? NULL : jv_new_object();
+    bool ok = o && set_sha(o, "config_sha256", j->print.config) &&
+              set_sha(o, "weights_sha256", j->print.weights) &&
+              set_sha(o, "template_sha256", template_sha) &&
+              jv_set_str(o, "rope", j->model->config.rope_text);
 
-    if (o &&
-        !sha256_buf(j->template_text, strlen(j->template_text), template_sha,
-                    err) &&
-        set_sha(o, "config_sha256", j->print.config) &&
-        set_sha(o, "weights_sha256", j->print.weights) &&
-        set_sha(o, "template_sha256", template_sha) &&
-        jv_set_str(o, "rope", j->model->config.rope_text))
-        return o;
-    jv_free(o);
-    return NULL;
+    if (st)
+        return st;
+    if (!ok) {
+        jv_free(o);
+        o = NULL;
+    }
+    return jv_set(meta, "binding", o)
+               ? CAG_OK
+               : cag_fail_nomem(err, "cache description");
 }
 
 static jv *prompt_json(const struct build_job *j)
@@ -138,8 +145,12 @@ cag_status build_job_records(struct build_job *j, cag_error *err)
     if (st)
         return st;
     j->meta = jv_new_object();
-    if (!j->meta || !jv_set(j->meta, "binding", binding_json(j, err)) ||
-        !jv_set(j->meta, "build", build_json(j)) ||
+    if (!j->meta)
+        return cag_fail_nomem(err, "cache description");
+    st = binding_json(j, j->meta, err);
+    if (st)
+        return st;
+    if (!jv_set(j->meta, "build", build_json(j)) ||
         !jv_set(j->meta, "model", model_json(j)) ||
         !jv_set(j->meta, "prompt", prompt_json(j)))
         return cag_fail_nomem(err, "cache description");

@@ -6,6 +6,8 @@
  */
 #include "build/checkpoint.h"
 
+#include "build/build_chunk.h"
+
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>

@@ -61,11 +61,9 @@ cag_status chat_cut_make(const char *template_text, const cag_tokenizer *t,
                          cag_error *err);
 void chat_cut_release(struct chat_cut *c);
 
-/* Built-in templates for --chat-template NAME; NULL if unknown.  Names:
- * chatml, llama3, qwen3, mistral, ... ; chat_builtin_name(i) lists them,
- * NULL behind the last. */
+/* Built-in templates for --chat-template NAME, of which cag_template_name
+ * lists the names; NULL if unknown. */
 const char *chat_builtin(const char *name);
-const char *chat_builtin_name(int i);
 
 /*
  * Render a whole conversation: messages is a JSON array of {role, content},

@@ -8,6 +8,8 @@
  */
 #include <string.h>
 
+#include <cag/tool/names.h>
+
 #include "prompt/chat.h"
 
 /* one turn per message: role in front, message, end, newline */
@@ -84,7 +86,7 @@ const char *chat_builtin(const char *name)
     return NULL;
 }
 
-const char *chat_builtin_name(int i)
+const char *cag_template_name(int i)
 {
     return i >= 0 && i < N_BUILTIN ? builtin[i].name : NULL;
 }

@@ -10,6 +10,8 @@
 #include <string.h>
 
 #include "tests/lib/chat_fixture.h"
+#include <cag/tool/names.h>
+
 #include "prompt/chat.h"
 #include "util/file.h"
 #include "util/mem.h"
@@ -219,10 +221,10 @@ static void builtins(void **state)
 {
     int n = 0;
     (void)state;
-    for (; chat_builtin_name(n); n++) {
+    for (; cag_template_name(n); n++) {
         cag_error err = CAG_ERROR_INIT;
         struct chat_cut c;
-        const char *text = chat_builtin(chat_builtin_name(n));
+        const char *text = chat_builtin(cag_template_name(n));
         assert_non_null(text);
         cag_status st = chat_cut_make(text, tok, NULL, NOW, &c, &err);
         if (st == CAG_OK)
@@ -232,7 +234,7 @@ static void builtins(void **state)
     }
     assert_true(n >= 10);
     assert_null(chat_builtin("no such name"));
-    assert_null(chat_builtin_name(-1));
+    assert_null(cag_template_name(-1));
 }
 
 /* ids of special tokens in a rendered conversation */
