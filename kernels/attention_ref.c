@@ -65,34 +65,48 @@ static double scale_get(const struct attn_job *job, const void *const *scales,
     return (double)f16_to_f32(((const uint16_t *)scales[i])[t]);
 }
 
-/* One row over the first n_key keys of tile i. */
-static void row_tile(const struct attn_job *job, int r, int i, int n_key)
+/* q k of row r and key t of tile i */
+static double score(const struct attn_job *job, int r, int i, int t)
 {
-    const void *k_tile = job->k[i], *v_tile = job->v[i];
     const float *q = job->q + (size_t)r * job->ldq;
+    double s = 0;
+
+    for (int c = 0; c < job->d_head; c++)
+        s += (double)q[c] *
+             tile_get(job->kv_type, job->k[i], k_index(job->d_head, t, c));
+    return s * scale_get(job, job->ks, i, t);
+}
+
+static bool sees(uint64_t keys, int t)
+{
+    return keys >> t & 1;
+}
+
+/* One row over these keys of tile i. */
+static void row_tile(const struct attn_job *job, int r, int i, uint64_t keys)
+{
+    const void *v_tile = job->v[i];
     float *o = job->o + (size_t)r * (size_t)job->d_head;
     double s[KV_TILE], mn = (double)job->m[r], a, sum = 0;
 
-    for (int t = 0; t < n_key; t++) {
-        s[t] = 0;
-        for (int c = 0; c < job->d_head; c++)
-            s[t] += (double)q[c] *
-                    tile_get(job->kv_type, k_tile, k_index(job->d_head, t, c));
-        s[t] *= scale_get(job, job->ks, i, t);
+    for (int t = 0; t < KV_TILE; t++) {
+        s[t] = sees(keys, t) ? score(job, r, i, t) : -INFINITY;
         if (s[t] > mn)
             mn = s[t];
     }
     mn = (double)(float)mn;
-    for (int t = 0; t < n_key; t++)
-        sum += s[t] = exp2(s[t] - mn);
+    for (int t = 0; t < KV_TILE; t++)
+        sum += s[t] = sees(keys, t) ? exp2(s[t] - mn) : 0;
     a = exp2((double)job->m[r] - mn);
     job->l[r] = (float)((double)job->l[r] * a + sum);
     for (int c = 0; c < job->d_head; c++) {
         double acc = (double)o[c] * a;
 
-        for (int t = 0; t < n_key; t++)
-            acc += s[t] * scale_get(job, job->vs, i, t) *
-                   tile_get(job->kv_type, v_tile, v_index(job->d_head, t, c));
+        for (int t = 0; t < KV_TILE; t++)
+            if (sees(keys, t))
+                acc +=
+                    s[t] * scale_get(job, job->vs, i, t) *
+                    tile_get(job->kv_type, v_tile, v_index(job->d_head, t, c));
         o[c] = (float)acc;
     }
     job->m[r] = (float)mn;
@@ -102,11 +116,25 @@ void attention_ref(const struct attn_job *job)
 {
     for (int i = 0; i < job->n_tile; i++)
         for (int r = 0; r < job->n_row; r++) {
-            int64_t n =
-                (int64_t)job->last[r] - job->key0 + 1 - (int64_t)KV_TILE * i;
+            uint64_t keys = attn_visible(job, r, i);
 
-            if (n > 0)
-                row_tile(job, r, i, n < KV_TILE ? (int)n : KV_TILE);
+            if (keys)
+                row_tile(job, r, i, keys);
+        }
+}
+
+void attention_ref_mass(const struct attn_job *job, float *p, size_t ldp)
+{
+    for (int i = 0; i < job->n_tile; i++)
+        for (int r = 0; r < job->n_row; r++) {
+            uint64_t keys = attn_visible(job, r, i);
+            float *to = p + (size_t)r * ldp + (size_t)(i * KV_TILE);
+
+            for (int t = 0; t < KV_TILE; t++)
+                to[t] = sees(keys, t) ? (float)(exp2(score(job, r, i, t) -
+                                                     (double)job->m[r]) /
+                                                (double)job->l[r])
+                                      : 0.0f;
         }
 }
 

@@ -24,13 +24,26 @@ INLINE VF load_kv(const void *p, size_t i, const int kv_type)
     return v_load((const float *)p + i);
 }
 
-/* Does any of n rows see a key from key0 on? */
-static bool any_sees(const int32_t *last, int n, int64_t key0)
+/* May any of n rows from r0 on see a key of tile i? */
+static bool any_sees(const struct attn_job *job, int r0, int n, int i)
 {
-    for (int r = 0; r < n; r++)
-        if (last[r] >= key0)
+    int64_t key0 = job->key0 + (int64_t)KV_TILE * i;
+
+    if (job->see && !job->see[i])
+        return false;
+    for (int r = r0; r < r0 + n; r++)
+        if (job->last[r] >= key0)
             return true;
     return false;
+}
+
+/* The first tile after i that is not hidden, or n_tile. */
+static int next_tile(const struct attn_job *job, int i)
+{
+    do
+        i++;
+    while (i < job->n_tile && job->see && !job->see[i]);
+    return i;
 }
 
 /*
@@ -52,16 +65,23 @@ static void fetch_tile(const struct attn_job *job, int i, int b, int n_block)
     }
 }
 
-/* Keys behind the last visible one out of a row, then the row's maximum. */
-INLINE float row_max(float *row, int64_t n)
+/*
+ * Keys that are not visible out of a row, then the row's maximum.  Keys after
+ * the last visible one are the rule; holes come with a mask, in few tiles.
+ */
+INLINE float row_max(float *row, uint64_t keys)
 {
+    const bool holes = (keys & (keys + 1)) != 0;
     VF v[TV], top;
 
+    for (int t = 0; holes && t < KV_TILE; t++)
+        if (!(keys >> t & 1))
+            row[t] = -INFINITY;
     for (int j = 0; j < TV; j++)
         v[j] = v_load(row + j * VW);
-    if (n < KV_TILE)
+    if (keys != UINT64_MAX && !holes)
         for (int j = 0; j < TV; j++) {
-            int keep = (int)n - j * VW;
+            int keep = __builtin_popcountll(keys) - j * VW;
 
             v[j] = v_keep_n(v[j], v_set1(-INFINITY),
                             keep < 0    ? 0
@@ -98,7 +118,7 @@ INLINE float row_exp(float *row, float m, const float *scale)
  * the rows, so that the chains of several rows overlap.
  */
 static void softmax(float *s, const struct attn_job *job, int r0, int nr,
-                    int64_t key0, const float *scale, float *a, bool *skip)
+                    int tile, const float *scale, float *a, bool *skip)
 {
     float mn[MR_PAD], mo[MR_PAD], sum[MR_PAD], lo[MR_PAD];
 
@@ -109,12 +129,12 @@ static void softmax(float *s, const struct attn_job *job, int r0, int nr,
         v_store(lo + r, v_zero());
     }
     for (int r = 0; r < nr; r++) {
-        int64_t n = (int64_t)job->last[r0 + r] - key0 + 1;
+        uint64_t keys = attn_visible(job, r0 + r, tile);
 
-        skip[r] = n <= 0;
+        skip[r] = keys == 0;
         if (skip[r])
             continue;
-        mn[r] = row_max(s + r * KV_TILE, n);
+        mn[r] = row_max(s + r * KV_TILE, keys);
         mo[r] = job->m[r0 + r];
         lo[r] = job->l[r0 + r];
     }
@@ -137,6 +157,32 @@ static void softmax(float *s, const struct attn_job *job, int r0, int nr,
             job->m[r0 + r] = mn[r];
             job->l[r0 + r] = lo[r];
         }
+}
+
+/* Scores of nr rows from r0 on to the share of each key of a tile. */
+static void shares(float *p, size_t ldp, const float *s,
+                   const struct attn_job *job, int r0, int nr, int tile)
+{
+    p += (size_t)r0 * ldp + (size_t)(tile * KV_TILE);
+    for (int r = r0; r < r0 + nr; r++, p += ldp, s += KV_TILE) {
+        uint64_t keys = attn_visible(job, r, tile);
+        VF m = v_set1(job->m[r]), l = v_set1(job->l[r]);
+
+        for (int j = 0; j < KV_TILE; j += VW)
+            v_store(p + j, v_div(v_exp2(v_sub(v_load(s + j), m)), l));
+        for (int t = 0; keys != UINT64_MAX && t < KV_TILE; t++)
+            if (!(keys >> t & 1))
+                p[t] = 0;
+    }
+}
+
+/* A tile that none of nr rows from r0 on sees. */
+static void no_shares(float *p, size_t ldp, int r0, int nr, int tile)
+{
+    p += (size_t)r0 * ldp + (size_t)(tile * KV_TILE);
+    for (int r = 0; r < nr; r++, p += ldp)
+        for (int j = 0; j < KV_TILE; j += VW)
+            v_store(p + j, v_zero());
 }
 
 #endif

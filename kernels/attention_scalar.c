@@ -92,12 +92,12 @@ static void values_tiles(float *o, const float p[KV_TILE], float a,
 }
 
 /* Scores to weights; returns the factor of the old state. */
-static float softmax(float s[KV_TILE], int n_key, float *m, float *l)
+static float softmax(float s[KV_TILE], uint64_t keys, float *m, float *l)
 {
     float lane[16], mn = *m, a;
 
     for (int t = 0; t < KV_TILE; t++) {
-        if (t >= n_key)
+        if (!(keys >> t & 1))
             s[t] = -INFINITY;
         if (s[t] > mn)
             mn = s[t];
@@ -138,20 +138,43 @@ static void attention(const struct attn_job *job, scores_fn *scores_of,
                                 job->v[i], d * KV_TILE);
 
         for (int r = 0; r < job->n_row; r++) {
-            int64_t n =
-                (int64_t)job->last[r] - job->key0 + 1 - (int64_t)KV_TILE * i;
+            uint64_t keys = attn_visible(job, r, i);
             float s[KV_TILE], a;
 
-            if (n <= 0)
+            if (!keys)
                 continue;
             scores_of(s, job->q + (size_t)r * job->ldq, k, d);
             if (q8h)
                 scale_by(s, job->ks[i]);
-            a = softmax(s, n < KV_TILE ? (int)n : KV_TILE, job->m + r,
-                        job->l + r);
+            a = softmax(s, keys, job->m + r, job->l + r);
             if (q8h)
                 scale_by(s, job->vs[i]);
             add_values(job->o + (size_t)r * (size_t)d, s, a, v, d);
+        }
+    }
+}
+
+static void mass(const struct attn_job *job, scores_fn *scores_of, float *p,
+                 size_t ldp)
+{
+    int d = job->d_head;
+
+    for (int i = 0; i < job->n_tile; i++) {
+        const float *k =
+            expand(job->scratch, job->kv_type, job->k[i], d * KV_TILE);
+
+        for (int r = 0; r < job->n_row; r++) {
+            uint64_t keys = attn_visible(job, r, i);
+            float *to = p + (size_t)r * ldp + (size_t)(i * KV_TILE);
+            float s[KV_TILE];
+
+            scores_of(s, job->q + (size_t)r * job->ldq, k, d);
+            if (job->kv_type == KV_Q8H)
+                scale_by(s, job->ks[i]);
+            for (int t = 0; t < KV_TILE; t++)
+                to[t] = keys >> t & 1
+                            ? exp2_scalar(s[t] - job->m[r]) / job->l[r]
+                            : 0.0f;
         }
     }
 }
@@ -161,9 +184,20 @@ void attention_scalar(const struct attn_job *job)
     attention(job, scores, values);
 }
 
+void attention_scalar_mass(const struct attn_job *job, float *p, size_t ldp)
+{
+    mass(job, scores, p, ldp);
+}
+
 void attention_tiles_scalar(const struct attn_job *job)
 {
     attention(job, scores_tiles, values_tiles);
+}
+
+void attention_tiles_scalar_mass(const struct attn_job *job, float *p,
+                                 size_t ldp)
+{
+    mass(job, scores_tiles, p, ldp);
 }
 
 void attention_scalar_merge(float *m, float *l, float *o, const float *m2,

@@ -177,7 +177,7 @@ INLINE void values(const struct weighted *w, int c0, const struct channels *ch,
 }
 
 /* nr rows from r0 over one tile */
-INLINE void block(const struct attn_job *job, int r0, int64_t key0,
+INLINE void block(const struct attn_job *job, int r0, int i,
                   const struct tile *tile, const float *q, float *s,
                   const int kv_type, const int nr)
 {
@@ -193,7 +193,7 @@ INLINE void block(const struct attn_job *job, int r0, int64_t key0,
 
     for (int j = 0; j < TV; j += wide)
         scores(s, q + r0 * QS, tile, d, j, kv_type, nr, wide);
-    softmax(s, job, r0, nr, key0, tile->vs, a, skip);
+    softmax(s, job, r0, nr, i, tile->vs, a, skip);
     for (; wide == 4 && c + 4 * VW <= full; c += 4 * VW) {
         ch.at = (size_t)(c * KV_TILE);
         if (tile->next)
@@ -213,17 +213,17 @@ INLINE void block(const struct attn_job *job, int r0, int64_t key0,
     }
 }
 
-#define BLOCK_CASE(n)                                    \
-    case n:                                              \
-        if (kv_type == KV_F16)                           \
-            block(job, r0, key0, tile, q, s, KV_F16, n); \
-        else if (kv_type == KV_Q8H)                      \
-            block(job, r0, key0, tile, q, s, KV_Q8H, n); \
-        else                                             \
-            block(job, r0, key0, tile, q, s, KV_F32, n); \
+#define BLOCK_CASE(n)                                 \
+    case n:                                           \
+        if (kv_type == KV_F16)                        \
+            block(job, r0, i, tile, q, s, KV_F16, n); \
+        else if (kv_type == KV_Q8H)                   \
+            block(job, r0, i, tile, q, s, KV_Q8H, n); \
+        else                                          \
+            block(job, r0, i, tile, q, s, KV_F32, n); \
         break
 
-static void block_any(const struct attn_job *job, int r0, int64_t key0,
+static void block_any(const struct attn_job *job, int r0, int i,
                       const struct tile *tile, const float *q, float *s,
                       int kv_type, int nr)
 {
@@ -272,12 +272,12 @@ static void attention(const struct attn_job *job)
     for (int r = 0; r < job->n_row; r++)
         memcpy(q + r * QS, job->q + (size_t)r * job->ldq,
                (size_t)job->d_head * sizeof *q);
-    for (int i = 0; i < job->n_tile; i++) {
-        int64_t key0 = job->key0 + (int64_t)KV_TILE * i;
+    for (int i = next_tile(job, -1), next; i < job->n_tile; i = next) {
         struct tile t = { job->k[i], job->v[i], NULL, NULL, NULL };
         int kv_type = job->kv_type;
 
-        if (!any_sees(job->last, job->n_row, key0))
+        next = next_tile(job, i);
+        if (!any_sees(job, 0, job->n_row, i))
             continue;
         if (kv_type == KV_Q8H) {
             t.ks = expand(scale, job->ks[i], KV_TILE, KV_F16);
@@ -288,21 +288,88 @@ static void attention(const struct attn_job *job)
             t.v = expand(vf, t.v, n, kv_type);
             kv_type = KV_F32;
         }
-        if (n_block == 1 && kv_type != KV_F32 && i + 1 < job->n_tile) {
-            t.next = job->k[i + 1];
+        if (n_block == 1 && kv_type != KV_F32 && next < job->n_tile) {
+            t.next = job->k[next];
             if (kv_type == KV_Q8H) {
-                fetch(job->ks[i + 1], 0, KV_TILE, KV_F16);
-                fetch(job->vs[i + 1], 0, KV_TILE, KV_F16);
+                fetch(job->ks[next], 0, KV_TILE, KV_F16);
+                fetch(job->vs[next], 0, KV_TILE, KV_F16);
             }
         }
         for (int b = 0; b < n_block; b++) {
             int r0 = job->n_row * b / n_block;
             int r1 = job->n_row * (b + 1) / n_block;
 
-            if (n_block > 1 && i + 1 < job->n_tile)
-                fetch_tile(job, i + 1, b, n_block);
-            if (any_sees(job->last + r0, r1 - r0, key0))
-                block_any(job, r0, key0, &t, q, s, kv_type, r1 - r0);
+            if (n_block > 1 && next < job->n_tile)
+                fetch_tile(job, next, b, n_block);
+            if (any_sees(job, r0, r1 - r0, i))
+                block_any(job, r0, i, &t, q, s, kv_type, r1 - r0);
+        }
+    }
+}
+
+/* ------------------------------------------------------------------ shares */
+
+enum { MASS_ROWS = 4 };
+
+INLINE void mass_scores(float *s, const float *q, const struct tile *tile,
+                        int d, const int kv_type, const int nr)
+{
+    const int wide = nr * 4 <= ACC_REGS ? 4 : 2;
+
+    for (int j = 0; j < TV; j += wide)
+        scores(s, q, tile, d, j, kv_type, nr, wide);
+}
+
+#define MASS_CASE(n)                               \
+    case n:                                        \
+        if (kv_type == KV_F16)                     \
+            mass_scores(s, q, tile, d, KV_F16, n); \
+        else if (kv_type == KV_Q8H)                \
+            mass_scores(s, q, tile, d, KV_Q8H, n); \
+        else                                       \
+            mass_scores(s, q, tile, d, KV_F32, n); \
+        break
+
+static void mass_scores_any(float *s, const float *q, const struct tile *tile,
+                            int d, int kv_type, int nr)
+{
+    switch (nr) {
+        MASS_CASE(1);
+        MASS_CASE(2);
+        MASS_CASE(3);
+        MASS_CASE(4);
+    }
+}
+
+static void mass(const struct attn_job *job, float *p, size_t ldp)
+{
+    int n = job->d_head * KV_TILE;
+    float *s = job->scratch, *kf = s + MR_PAD * KV_TILE;
+    float *q = kf + 2 * D_MAX * KV_TILE;
+    float scale[KV_TILE] = { 0 };
+
+    for (int r = 0; r < job->n_row; r++)
+        memcpy(q + r * QS, job->q + (size_t)r * job->ldq,
+               (size_t)job->d_head * sizeof *q);
+    for (int i = 0; i < job->n_tile; i++) {
+        struct tile t = { job->k[i], NULL, NULL, NULL, NULL };
+        int kv_type = job->kv_type;
+
+        if (!any_sees(job, 0, job->n_row, i)) {
+            no_shares(p, ldp, 0, job->n_row, i);
+            continue;
+        }
+        if (kv_type == KV_Q8H)
+            t.ks = expand(scale, job->ks[i], KV_TILE, KV_F16);
+        if (job->n_row > MASS_ROWS && kv_type != KV_F32) {
+            t.k = expand(kf, t.k, n, kv_type);
+            kv_type = KV_F32;
+        }
+        for (int r = 0; r < job->n_row; r += MASS_ROWS) {
+            int nr = job->n_row - r < MASS_ROWS ? job->n_row - r : MASS_ROWS;
+
+            mass_scores_any(s, q + r * QS, &t, job->d_head, kv_type, nr);
+            shares(p, ldp, s, job, r, nr, i);
         }
     }
 }
@@ -349,6 +416,11 @@ static void finish(float *out, size_t ldo, const float *l, const float *o,
     void attention_##set(const struct attn_job *job)                      \
     {                                                                     \
         attention(job);                                                   \
+    }                                                                     \
+    void attention_##set##_mass(const struct attn_job *job, float *p,     \
+                                size_t ldp)                               \
+    {                                                                     \
+        mass(job, p, ldp);                                                \
     }                                                                     \
     void attention_##set##_merge(float *m, float *l, float *o,            \
                                  const float *m2, const float *l2,        \

@@ -18,9 +18,12 @@ void gemm_tiles_scalar(float *y, size_t ldy, const float *xp, int n_tok,
                        const struct kmat *w, int row0, int row1,
                        float *scratch);
 void attention_tiles_scalar(const struct attn_job *job);
+void attention_tiles_scalar_mass(const struct attn_job *job, float *p,
+                                 size_t ldp);
 KERNEL_GEMM(gemm_avx512bf16);
 KERNEL_GEMM(gemm_amx);
 void attention_amx(const struct attn_job *job);
+void attention_amx_mass(const struct attn_job *job, float *p, size_t ldp);
 
 /* u4s8 */
 KERNEL_GEMM(gemm_u4_scalar);

@@ -179,9 +179,9 @@ enum { KV_F16 = 1, KV_F32 = 0, KV_Q8H = 2 };
  * KV head, continuing the state (m, l, o).  A span starts from m = -inf,
  * l = 0, o = 0.
  *
- * For each tile ascending, for each row, with visible keys
- * key0 + 64*i + t <= last[row] (a tile without visible keys leaves the row's
- * state untouched):
+ * For each tile i ascending, for each row, with visible keys t: those with
+ * key0 + 64*i + t <= last[row] and, unless see is NULL, bit t of see[i] set
+ * (a tile without visible keys leaves the row's state untouched):
  *   s[t]  = chain over c ascending of fmaf(q[c], k[t][c], s), from 0
  *   s[t]  = -inf where not visible
  *   mt    = max over t of s[t];  mn = max(m, mt) + 0   (no -0 in m)
@@ -202,6 +202,7 @@ struct attn_job {
     const float *q; /* [n_row, ldq]                        */
     size_t ldq;
     const int32_t *last; /* [n_row]                             */
+    const uint64_t *see; /* [n_tile] keys that may be seen, or NULL */
     int n_tile;
     int32_t key0;                      /* position of the first tile's key 0  */
     const void *const *k, *const *v;   /* [n_tile] tiles                  */
@@ -213,6 +214,15 @@ struct attn_job {
 #define ATTN_ROWS 96 /* n_row at most, per call             */
 #define ATTN_SCRATCH \
     (3 * ATTN_ROWS * KV_TILE + 2 * KV_TILE * 512 + ATTN_ROWS * 512 + 1024)
+
+/* The keys of tile i that row r sees, as bits. */
+static inline uint64_t attn_visible(const struct attn_job *job, int r, int i)
+{
+    int64_t n = (int64_t)job->last[r] - job->key0 + 1 - (int64_t)KV_TILE * i;
+    uint64_t see = job->see ? job->see[i] : UINT64_MAX;
+
+    return n <= 0 ? 0 : n < KV_TILE ? see & (((uint64_t)1 << n) - 1) : see;
+}
 
 /* ------------------------------------------------------------- the table */
 
@@ -341,6 +351,14 @@ struct kernels {
     void (*q8h_rotate)(float *x, const float *f, int n_row, int d_head);
     void (*attn)(const struct attn_job *job);
     /*
+     * The share of each key in finished rows: with s as for attn, and m and l
+     * of the row after its last span,
+     *   p[r * ldp + 64*i + t] = exp2(s[t] - m[r]) / l[r], 0 where not visible
+     * v, vs and o of the job are not used.
+     * ref: |diff| <= 1e-6 * (1 + max |s|) * p
+     */
+    void (*attn_mass)(const struct attn_job *job, float *p, size_t ldp);
+    /*
      * Merge span state (m2, l2, o2) into (m, l, o), per row:
      *   mn = max(m, m2), a = exp2(m - mn), b = exp2(m2 - mn)
      *   l = fmaf(l, a, l2 * b), o[c] = fmaf(o[c], a, o2[c] * b)
@@ -415,8 +433,10 @@ struct kernels_fast {
                       int d_in, int t0, int t1);
     void (*gemm)(float *y, size_t ldy, const float *xp, int n_tok,
                  const struct kmat *w, int row0, int row1, float *scratch);
-    /* In place of a prompt's attn where kernels_fast_attends; or NULL */
+    /* In place of a prompt's attn and attn_mass where kernels_fast_attends; or
+     * NULL, both */
     void (*attn)(const struct attn_job *job);
+    void (*attn_mass)(const struct attn_job *job, float *p, size_t ldp);
 };
 
 static inline bool kernels_fast_attends(const struct kernels_fast *f,

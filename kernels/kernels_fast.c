@@ -103,6 +103,7 @@ static const struct kernels_fast tiles_scalar = {
     .gemm_pack = gemm_bf16_scalar_pack,
     .gemm = gemm_tiles_scalar,
     .attn = attention_tiles_scalar,
+    .attn_mass = attention_tiles_scalar_mass,
 };
 
 static const struct kernels_fast pairs_scalar = {
@@ -125,6 +126,7 @@ static const struct kernels_fast amx = {
     .gemm_pack = gemm_amx_pack,
     .gemm = gemm_amx,
     .attn = attention_amx,
+    .attn_mass = attention_amx_mass,
 };
 
 static const struct kernels_fast avx512bf16 = {

@@ -51,6 +51,8 @@
                             const float *f, int d_head);                       \
     void q8h_##set##_rotate(float *x, const float *f, int n_row, int d_head);  \
     void attention_##set(const struct attn_job *job);                          \
+    void attention_##set##_mass(const struct attn_job *job, float *p,          \
+                                size_t ldp);                                   \
     void attention_##set##_merge(float *m, float *l, float *o,                 \
                                  const float *m2, const float *l2,             \
                                  const float *o2, int n_row, int d_head)

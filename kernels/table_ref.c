@@ -25,6 +25,7 @@ const struct kernels kernels_ref = {
     .q8h_decode = q8h_ref_decode,
     .q8h_rotate = q8h_ref_rotate,
     .attn = attention_ref,
+    .attn_mass = attention_ref_mass,
     .attn_merge = attention_ref_merge,
     .attn_finish = attention_ref_finish,
 };

@@ -25,6 +25,7 @@ const struct kernels kernels_scalar = {
     .q8h_decode = q8h_scalar_decode,
     .q8h_rotate = q8h_scalar_rotate,
     .attn = attention_scalar,
+    .attn_mass = attention_scalar_mass,
     .attn_merge = attention_scalar_merge,
     .attn_finish = attention_ref_finish,
 };

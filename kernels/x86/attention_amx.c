@@ -172,7 +172,7 @@ static void scaled_row(float *to, const float *from, float a, int d)
 
 /* nr <= 16 rows from r0 on, which is a multiple of 16, over one tile */
 static void block(const struct attn_job *job, const struct room *m, int r0,
-                  int nr, int64_t key0, const float *ks, const float *vs)
+                  int nr, int tile, const float *ks, const float *vs)
 {
     const int d = job->d_head, nk = d / TK;
     float *o = job->o + (size_t)r0 * (size_t)d, *to = o;
@@ -182,7 +182,7 @@ static void block(const struct attn_job *job, const struct room *m, int r0,
     scores(m->s, m->qa + (size_t)r0 / TR * (size_t)(nk * TILE), m->kb, nk);
     if (ks)
         scale_rows(m->s, ks, nr);
-    softmax(m->s, job, r0, nr, key0, vs, a, skip);
+    softmax(m->s, job, r0, nr, tile, vs, a, skip);
     for (int r = 0; r < nr; r++) {
         put_row(m->pa + r * TK, m->s + r * KV_TILE);
         put_row(m->pa + TILE + r * TK, m->s + r * KV_TILE + TK);
@@ -213,10 +213,9 @@ void attention_amx(const struct attn_job *job)
     memset(m.pa, 0, P_FLOATS * sizeof *m.s);
     pack_q(m.qa, job);
     tiles_set_up();
-    for (int i = 0; i < job->n_tile; i++) {
-        int64_t key0 = job->key0 + (int64_t)KV_TILE * i;
-
-        if (!any_sees(job->last, job->n_row, key0))
+    for (int i = next_tile(job, -1), next; i < job->n_tile; i = next) {
+        next = next_tile(job, i);
+        if (!any_sees(job, 0, job->n_row, i))
             continue;
         if (codes) {
             expand_k(m.kb, job->k[i], d, KV_Q8H);
@@ -233,11 +232,45 @@ void attention_amx(const struct attn_job *job)
         for (int b = 0; b < n_block; b++) {
             int r0 = b * TR, nr = job->n_row - r0 < TR ? job->n_row - r0 : TR;
 
-            if (i + 1 < job->n_tile)
-                fetch_tile(job, i + 1, b, n_block);
-            if (any_sees(job->last + r0, nr, key0))
-                block(job, &m, r0, nr, key0, codes ? scale : NULL,
+            if (next < job->n_tile)
+                fetch_tile(job, next, b, n_block);
+            if (any_sees(job, r0, nr, i))
+                block(job, &m, r0, nr, i, codes ? scale : NULL,
                       codes ? scale + KV_TILE : NULL);
+        }
+    }
+    barrier();
+    _tile_release();
+}
+
+void attention_amx_mass(const struct attn_job *job, float *p, size_t ldp)
+{
+    struct room m = rooms(job->scratch);
+    bool codes = job->kv_type == KV_Q8H;
+    int d = job->d_head, nk = d / TK;
+    float scale[KV_TILE] = { 0 };
+
+    pack_q(m.qa, job);
+    tiles_set_up();
+    for (int i = 0; i < job->n_tile; i++) {
+        if (!any_sees(job, 0, job->n_row, i)) {
+            no_shares(p, ldp, 0, job->n_row, i);
+            continue;
+        }
+        if (codes) {
+            expand_k(m.kb, job->k[i], d, KV_Q8H);
+            for (int t = 0; t < KV_TILE; t += VW)
+                v_store(scale + t, load_kv(job->ks[i], (size_t)t, KV_F16));
+        } else {
+            expand_k(m.kb, job->k[i], d, KV_F16);
+        }
+        for (int r0 = 0; r0 < job->n_row; r0 += TR) {
+            int nr = job->n_row - r0 < TR ? job->n_row - r0 : TR;
+
+            scores(m.s, m.qa + (size_t)r0 / TR * (size_t)(nk * TILE), m.kb, nk);
+            if (codes)
+                scale_rows(m.s, scale, nr);
+            shares(p, ldp, m.s, job, r0, nr, i);
         }
     }
     barrier();

@@ -25,6 +25,7 @@ const struct kernels kernels_avx2 = {
     .q8h_decode = q8h_avx2_decode,
     .q8h_rotate = q8h_avx2_rotate,
     .attn = attention_avx2,
+    .attn_mass = attention_avx2_mass,
     .attn_merge = attention_avx2_merge,
     .attn_finish = attention_avx2_finish,
 };

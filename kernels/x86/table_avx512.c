@@ -25,6 +25,7 @@ const struct kernels kernels_avx512 = {
     .q8h_decode = q8h_avx512_decode,
     .q8h_rotate = q8h_avx512_rotate,
     .attn = attention_avx512,
+    .attn_mass = attention_avx512_mass,
     .attn_merge = attention_avx512_merge,
     .attn_finish = attention_avx512_finish,
 };

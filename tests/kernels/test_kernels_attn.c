@@ -8,6 +8,7 @@ struct kv {
     int type, d_head, n_tile;
     void *k[KV_SPAN / KV_TILE], *v[KV_SPAN / KV_TILE];
     uint16_t ks[KV_SPAN / KV_TILE][KV_TILE], vs[KV_SPAN / KV_TILE][KV_TILE];
+    const uint64_t *see; /* [n_tile], or NULL */
 };
 
 static size_t tile_bytes(int type, int d_head)
@@ -40,6 +41,7 @@ static void kv_init(struct kv *kv, int type, int d_head, int n_key,
 {
     kv->type = type;
     kv->d_head = d_head;
+    kv->see = NULL;
     kv->n_tile = (n_key + KV_TILE - 1) / KV_TILE;
     for (int i = 0; i < kv->n_tile; i++) {
         kv->k[i] = kt_alloc(tile_bytes(type, d_head));
@@ -81,11 +83,14 @@ static void state_init(struct state *s)
 }
 
 typedef void attn_fn(const struct attn_job *job);
+typedef void mass_fn(const struct attn_job *job, float *p, size_t ldp);
 
-/* Rows [r0, r1) over tiles [t0, t1), continuing s. */
-static void run(attn_fn *attn, struct state *s, const struct kv *kv,
-                const float *q, size_t ldq, const int32_t *last, int r0, int r1,
-                int t0, int t1, int32_t key0)
+/* Rows [r0, r1) over tiles [t0, t1), continuing s; or, of a finished s, the
+ * shares of the tiles' keys to p [.., ldp]. */
+static void run_any(attn_fn *attn, mass_fn *mass, float *p, size_t ldp,
+                    struct state *s, const struct kv *kv, const float *q,
+                    size_t ldq, const int32_t *last, int r0, int r1, int t0,
+                    int t1, int32_t key0)
 {
     float *scratch = kt_alloc(ATTN_SCRATCH * sizeof *scratch);
     const void *kt[KV_SPAN / KV_TILE], *vt[KV_SPAN / KV_TILE];
@@ -96,6 +101,7 @@ static void run(attn_fn *attn, struct state *s, const struct kv *kv,
                             .q = q + (size_t)r0 * ldq,
                             .ldq = ldq,
                             .last = last + r0,
+                            .see = kv->see ? kv->see + t0 : NULL,
                             .n_tile = t1 - t0,
                             .key0 = key0 + KV_TILE * t0,
                             .k = kt,
@@ -113,8 +119,18 @@ static void run(attn_fn *attn, struct state *s, const struct kv *kv,
         ks[i - t0] = kv->ks[i];
         vs[i - t0] = kv->vs[i];
     }
-    attn(&job);
+    if (attn)
+        attn(&job);
+    else
+        mass(&job, p, ldp);
     free(scratch);
+}
+
+static void run(attn_fn *attn, struct state *s, const struct kv *kv,
+                const float *q, size_t ldq, const int32_t *last, int r0, int r1,
+                int t0, int t1, int32_t key0)
+{
+    run_any(attn, NULL, NULL, 0, s, kv, q, ldq, last, r0, r1, t0, t1, key0);
 }
 
 static void start(struct state *s, const struct kv *kv, int n_row)
@@ -206,12 +222,75 @@ struct impls {
     int n;
     const char *name[8];
     attn_fn *attn[8];
+    mass_fn *mass[8];
 };
 
-/* Worst error against double: absolute, for tiles its share of the bound */
-static void attn_case(const struct impls *im, int type, int d, int n_row,
-                      int n_key, double *top)
+/* Shares of finished rows: each set's bits, the reference's within what is
+ * stated, and 1 in all; nothing beside the tiles is written. */
+static void mass_case(const struct impls *im, struct state *s,
+                      const struct kv *kv, const float *q, size_t ldq,
+                      const int32_t *last, int n_row, int32_t key0)
 {
+    size_t ldp = (size_t)(kv->n_tile * KV_TILE) + 5, n = ldp * (size_t)n_row;
+    float *want = kt_alloc(n * 4), *got = kt_alloc(n * 4);
+    int nt = kv->n_tile, cut = n_row / 2;
+
+    memset(want, 0xff, n * 4);
+    run_any(NULL, im->mass[0], want, ldp, s, kv, q, ldq, last, 0, n_row, 0, nt,
+            key0);
+    for (int r = 0; r < n_row; r++) {
+        const float *p = want + (size_t)r * ldp;
+        double sum = 0;
+
+        for (int t = 0; t < nt * KV_TILE; t++) {
+            bool hidden =
+                key0 + t > last[r] ||
+                (kv->see && !(kv->see[t / KV_TILE] >> (t % KV_TILE) & 1));
+
+            assert_true(hidden ? p[t] == 0 : p[t] >= 0);
+            sum += (double)p[t];
+        }
+        assert_true(s->l[r] > 0 ? fabs(sum - 1) < 1e-5 : sum == 0);
+    }
+    memset(got, 0xff, n * 4);
+    if (!im->tiles) {
+        run_any(NULL, kernels_ref.attn_mass, got, ldp, s, kv, q, ldq, last, 0,
+                n_row, 0, nt, key0);
+        for (size_t i = 0; i < n; i++)
+            assert_true(isnan(want[i]) == isnan(got[i]) &&
+                        !(fabsf(want[i] - got[i]) > 2e-5f * want[i]));
+    }
+    for (int i = 1; i < im->n; i++) {
+        memset(got, 0xff, n * 4);
+        run_any(NULL, im->mass[i], got, ldp, s, kv, q, ldq, last, 0, cut, 0, nt,
+                key0);
+        run_any(NULL, im->mass[i], got + (size_t)cut * ldp, ldp, s, kv, q, ldq,
+                last, cut, n_row, 0, nt, key0);
+        kt_same(got, want, n, "mass", im->name[i]);
+    }
+    free(want);
+    free(got);
+}
+
+/* What may be seen of a tile: nothing, all, a range, holes. */
+static void hide(uint64_t *see, int n_tile, uint64_t *seed)
+{
+    for (int i = 0; i < n_tile; i++) {
+        uint64_t x = (uint64_t)kt_rand(seed) << 32 ^ kt_rand(seed) << 3;
+        int a = (int)(x % 64), b = (int)(x / 64 % 64);
+
+        see[i] = kt_rand(seed) % 4 == 0   ? 0
+                 : kt_rand(seed) % 3 == 0 ? UINT64_MAX
+                 : x % 2                  ? x
+                                          : UINT64_MAX << a >> b;
+    }
+}
+
+/* Worst error against double: absolute, for tiles its share of the bound */
+static void attn_seen(const struct impls *im, int type, int d, int n_row,
+                      int n_key, bool masked, double *top)
+{
+    uint64_t see[KV_SPAN / KV_TILE];
     int nt = (n_key + KV_TILE - 1) / KV_TILE;
     uint64_t seed = (uint64_t)(d * 131 + n_row * 17 + n_key);
     size_t ldq = (size_t)d + 3, n = (size_t)n_key * (size_t)d;
@@ -236,6 +315,17 @@ static void attn_case(const struct impls *im, int type, int d, int n_row,
     kt_fill(k, n, &seed);
     kt_fill(v, n, &seed);
     kv_init(&kv, type, d, n_key, k, v);
+    if (masked) {
+        memset(see, 0xff, sizeof see);
+        start(want, &kv, n_row);
+        run(im->attn[0], want, &kv, q, ldq, last, 0, n_row, 0, nt, key0);
+        kv.see = see;
+        start(got, &kv, n_row);
+        run(im->attn[im->n - 1], got, &kv, q, ldq, last, 0, n_row, 0, nt, key0);
+        same_state(got, want, 0, n_row, d, "nothing hidden",
+                   im->name[im->n - 1]);
+        hide(see, nt, &seed);
+    }
     start(want, &kv, n_row);
     run(im->attn[0], want, &kv, q, ldq, last, 0, n_row, 0, nt, key0);
     start(got, &kv, n_row);
@@ -259,6 +349,7 @@ static void attn_case(const struct impls *im, int type, int d, int n_row,
             run(im->attn[i], got, &kv, q, ldq, last, 0, cut, 0, nt, key0);
         same_state(got, want, 0, n_row, d, "attn split", im->name[i]);
     }
+    mass_case(im, want, &kv, q, ldq, last, n_row, key0);
     kv_release(&kv);
     free(q);
     free(k);
@@ -267,19 +358,30 @@ static void attn_case(const struct impls *im, int type, int d, int n_row,
     free(got);
 }
 
+static void attn_case(const struct impls *im, int type, int d, int n_row,
+                      int n_key, double *top)
+{
+    attn_seen(im, type, d, n_row, n_key, false, top);
+    attn_seen(im, type, d, n_row, n_key, true, top);
+}
+
 static void test_attn(void **state)
 {
     static const int dims[] = { 8, 16, 24, 32, 40, 64, 80, 96, 128, 256, 512 };
     static const int rows[] = { 1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 31, 96 };
     static const int keys[] = { 1, 15, 16, 63, 64, 65, 129, 200 };
     const struct kernels *set[4];
-    struct impls im = { false, 1, { "scalar" }, { kernels_scalar.attn } };
+    struct impls im = { .n = 1,
+                        .name = { "scalar" },
+                        .attn = { kernels_scalar.attn },
+                        .mass = { kernels_scalar.attn_mass } };
     int n_set = kt_fast_sets(set);
     double top = 0;
 
     (void)state;
     for (int i = 0; i < n_set; i++) {
         im.name[im.n] = set[i]->name;
+        im.mass[im.n] = set[i]->attn_mass;
         im.attn[im.n++] = set[i]->attn;
     }
     for (int a = 0; a < 13; a++)
@@ -305,7 +407,7 @@ static void test_tiles(void **state)
     static const int rows[] = { 1, 3, 15, 16, 17, 42, 96 };
     static const int keys[] = { 1, 16, 63, 64, 65, 200 };
     const struct kernels_fast *f;
-    struct impls im = { true, 0, { NULL }, { NULL } };
+    struct impls im = { .tiles = true };
     bool usable;
     double top = 0;
 
@@ -323,6 +425,7 @@ static void test_tiles(void **state)
                 continue;
             }
             im.name[im.n] = f->name;
+            im.mass[im.n] = f->attn_mass;
             im.attn[im.n++] = f->attn;
         }
     assert_true(im.n >= 1 && im.attn[0] != NULL);

@@ -94,6 +94,7 @@ static void walk(const struct attn_pass *a, struct cpu_thread *th, int head,
               (size_t)c->cfg->d_head;
     j.ldq = (size_t)c->cfg->d_head;
     j.last = c->last + row0;
+    j.see = NULL;
     j.n_tile = t1 - t0;
     j.key0 = t0 * KV_TILE;
     j.k = k;
