@@ -31,18 +31,17 @@ static bool line_ready(void *ctx)
     return ask_lines_ready(&io->in);
 }
 
-bool ask_batch_progress(void *ctx, const char *what, uint64_t done,
-                        uint64_t total)
+bool ask_batch_progress(void *ctx, const cag_progress *p)
 {
     const struct ask_opts *o = ctx;
 
-    if (!strcmp(what, ui_rows))
-        return ui_progress(ui_rows, what, done,
-                           done <= o->n_row ? o->n_row : 0);
+    if (p->unit == CAG_UNIT_ROWS)
+        return ui_progress(ui_rows, p->what, p->done,
+                           p->done <= o->n_row ? o->n_row : 0);
     /* that of every question would only flicker between the rows */
-    if (!strcmp(what, "prefill"))
+    if (p->unit == CAG_UNIT_TOKENS)
         return !ui_caught();
-    return ui_progress(ui_bytes, what, done, total);
+    return ui_progress(ui_bytes, p->what, p->done, p->total);
 }
 
 static cag_status put_row(void *ctx, const char *row, size_t n,
@@ -94,19 +93,21 @@ static int too_many(const struct ask_opts *o, const struct batch_io *io,
 
 static int run(const struct ask_opts *o, cag_kb *kb, struct batch_io *io)
 {
-    cag_batch_opts b = { .params = o->params,
-                         .parallel = o->parallel,
-                         .unordered = o->unordered,
-                         .fail_fast = o->fail_fast,
-                         .check_only = o->dry_run,
-                         .format = o->format,
-                         .name = io->in.name,
-                         .ready = line_ready };
+    cag_batch_opts b;
     cag_batch_report r;
     cag_error err = CAG_ERROR_INIT;
     cag_status st;
     bool bad;
 
+    cag_batch_opts_init(&b);
+    b.params = &o->params;
+    b.parallel = o->parallel;
+    b.unordered = o->unordered;
+    b.fail_fast = o->fail_fast;
+    b.check_only = o->dry_run;
+    b.format = o->format;
+    b.name = io->in.name;
+    b.ready = line_ready;
     if (o->resume && io->rows && cag_rows_part(io->rows))
         b.earlier = io->rows;
     ui_catch(true);

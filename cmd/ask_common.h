@@ -4,7 +4,7 @@
 #ifndef CMD_ASK_COMMON_H
 #define CMD_ASK_COMMON_H
 
-#include <cag/ask.h>
+#include <cag/batch.h>
 
 struct ask_opts {
     cag_kb_opts kb;
@@ -13,7 +13,8 @@ struct ask_opts {
     const char *log;
     /* batch */
     const char *batch, *output;
-    int format, parallel;
+    cag_row_format format;
+    int parallel;
     bool resume, unordered, fail_fast, dry_run;
     int64_t max_errors;
     uint64_t n_row; /* of the input, as far as it is known */
@@ -45,7 +46,6 @@ bool ask_fenced(const char *text, const char **block, size_t *n);
 int ask_interactive(const struct ask_opts *o, cag_kb *kb);
 int ask_batch(struct ask_opts *o, cag_kb *kb);
 /* A cag_progress_fn; ctx is the struct ask_opts of a batch. */
-bool ask_batch_progress(void *ctx, const char *what, uint64_t done,
-                        uint64_t total);
+bool ask_batch_progress(void *ctx, const cag_progress *p);
 
 #endif

@@ -122,7 +122,7 @@ int bench_probe(int argc, char **argv)
     if (!o.ids)
         opt_fail("no ids: use --ids FILE");
 
-    cag_engine_opts eo = { .chunk = o.chunk, .kv_f32 = o.kv == 1 };
+    cag_engine_opts eo = { .pass_rows = o.chunk, .kv_f32 = o.kv == 1 };
     engine_opts_fill(&o.engine, &eo);
     st = cag_probe_read(o.ids, &lists, &err);
     cag_model_search search = { places_get()->hf_hub, places_get()->models };

@@ -346,7 +346,7 @@ int build_fill(cag_build_opts *b, const cag_manifest *m)
     b->chat_template = cli.template_name;
     b->codec = cag_kvc_codec_name(cli.codec);
     b->max_loss = cli.max_loss;
-    b->engine.chunk = cli.chunk;
+    b->engine.pass_rows = cli.chunk;
     b->force = cli.force;
     b->keep_mtime = cli.keep_mtime;
     b->checkpoint = cli.checkpoint;

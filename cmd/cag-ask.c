@@ -14,6 +14,7 @@
 
 static const char *const stales[] = { "error", "warn", "ignore", NULL };
 static const char *const verifies[] = { "header", "full", NULL };
+/* in the order of cag_row_format */
 static const char *const formats[] = { "auto", "text", "jsonl", NULL };
 
 static struct {
@@ -134,7 +135,7 @@ static void fill(struct ask_opts *a)
     a->params.stop = o.stop.item;
     a->params.n_stop = o.stop.n;
     a->params.think = o.think;
-    a->params.no_lookup = o.no_lookup;
+    a->params.no_draft = o.no_lookup;
     a->json = o.json;
     a->no_stream = o.no_stream;
     a->usage = o.usage;
@@ -143,7 +144,7 @@ static void fill(struct ask_opts *a)
     a->log = o.log;
     a->batch = o.batch;
     a->output = o.output && strcmp(o.output, "-") ? o.output : NULL;
-    a->format = o.batch && o.json ? 2 : o.format;
+    a->format = o.batch && o.json ? CAG_ROWS_JSON : (cag_row_format)o.format;
     a->parallel = o.parallel;
     a->resume = o.resume;
     a->unordered = o.unordered;
@@ -171,7 +172,7 @@ static void check_usage(char **word)
         opt_fail("--batch takes its questions from the file only");
     if (o.batch && (o.extract || o.log))
         opt_fail("-x and --log do not go with --batch");
-    if (o.batch && o.json && o.format == 1)
+    if (o.batch && o.json && o.format == CAG_ROWS_TEXT)
         opt_fail("--json and --output-format text exclude each other");
     if (!o.batch && (o.output || o.resume || o.unordered || o.fail_fast ||
                      o.parallel || o.format || o.max_errors))
@@ -181,7 +182,7 @@ static void check_usage(char **word)
         opt_fail("--resume needs -o FILE");
     if (o.resume && o.unordered)
         opt_fail("--resume and --unordered exclude each other");
-    if (o.resume && o.format == 1)
+    if (o.resume && o.format == CAG_ROWS_TEXT)
         opt_fail("--resume needs rows as JSON: --output-format jsonl");
     for (char **w = word + 1; word[0] && *w; w++) {
         size_t n = strlen(*w);

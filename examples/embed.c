@@ -28,11 +28,17 @@ static void on_note(void *ctx, cag_note kind, const char *line)
         fprintf(ctx, "embed: %s\n", line);
 }
 
-static bool on_progress(void *ctx, const char *what, uint64_t done,
-                        uint64_t total)
+/* Called often, also when nothing has changed: after each layer of a pass. */
+static bool on_progress(void *ctx, const cag_progress *p)
 {
-    fprintf(ctx, "embed: %llu of %llu %s\n", (unsigned long long)done,
-            (unsigned long long)total, what);
+    static const char *const unit[] = { "", "tokens", "bytes", "rows" };
+    static uint64_t last;
+
+    if (p->done != last && p->total)
+        fprintf(ctx, "embed: %s: %llu of %llu %s\n", p->what,
+                (unsigned long long)p->done, (unsigned long long)p->total,
+                unit[p->unit]);
+    last = p->done;
     return !interrupted;
 }
 
@@ -58,9 +64,12 @@ int main(int argc, char **argv)
 
     if (argc < 3)
         return fprintf(stderr, "usage: embed FILE.kvc QUESTION [BYTES]\n"), 64;
+    if (strcmp(cag_version(), CAG_VERSION) != 0)
+        fprintf(stderr, "embed: made for libcag %s, runs with %s\n",
+                CAG_VERSION, cag_version());
     signal(SIGINT, on_signal);
     cag_kb_opts_init(&opts);
-    opts.places.model = getenv("CAG_MODEL");   /* the library reads none */
+    opts.places.model = getenv("CAG_MODEL"); /* the library reads none */
     opts.hooks = (cag_hooks){ on_note, on_progress, stderr };
     cag_ask_params_init(&params);
     params.max_tok = 60;

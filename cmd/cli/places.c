@@ -144,17 +144,12 @@ static void on_note(void *ctx, cag_note kind, const char *line)
         ui_verbose(kind == CAG_NOTE_INFO ? 1 : 2, "%s", line);
 }
 
-/* What is read by a model is counted in tokens, what is written or checked
- * in bytes, and a batch in rows. */
-static bool on_progress(void *ctx, const char *what, uint64_t done,
-                        uint64_t total)
+static bool on_progress(void *ctx, const cag_progress *p)
 {
+    static char *const units[] = { NULL, ui_tokens, ui_bytes, ui_rows };
+
     (void)ctx;
-    return ui_progress(!strcmp(what, ui_rows) ? ui_rows
-                       : strcmp(what, "prefill") && strcmp(what, "receipt")
-                           ? ui_bytes
-                           : ui_tokens,
-                       what, done, total);
+    return ui_progress(units[p->unit], p->what, p->done, p->total);
 }
 
 cag_hooks places_hooks(void)

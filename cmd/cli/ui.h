@@ -82,7 +82,7 @@ void ui_forget_signal(void); /* after a stopped answer in -i        */
 /* --- progress ----------------------------------------------------------- */
 
 /*
- * A cag_progress_fn: pass it with ctx = the unit: ui_tokens, ui_rows or
+ * What a cag_progress_fn is told; ctx is the unit: ui_tokens, ui_rows or
  * ui_bytes (shown as KiB/MiB), or NULL.  Draws at most ten times a second, only
  * where progress is wanted; keeps what SIGUSR1 prints.
  */

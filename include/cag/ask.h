@@ -1,6 +1,9 @@
 /*
  * ask.h - open a cache with its model, and ask it: one question, or a
  * conversation.
+ *
+ * An answer depends on the cache, the question and its parameters alone: not
+ * on threads, nor on what else is answered at the same time.
  */
 #ifndef CAG_ASK_H
 #define CAG_ASK_H
@@ -13,114 +16,176 @@
 extern "C" {
 #endif
 
+/* ------------------------------------------------------------------- open */
+
+/* What to do when the cache's sources have changed. */
 typedef enum cag_stale {
-    CAG_STALE_ERROR,
-    CAG_STALE_WARN,
-    CAG_STALE_IGNORE
+    CAG_STALE_ERROR, /* CAG_E_STALE                         */
+    CAG_STALE_WARN,  /* a note, and go on                   */
+    CAG_STALE_IGNORE /* the sources are not even looked at  */
 } cag_stale;
 
 typedef struct cag_kb_opts {
-    const char *model; /* overrides every other place, or NULL      */
+    size_t size;       /* set by cag_kb_opts_init                          */
+    const char *model; /* path or hub id; overrides every other place; NULL:
+                          places, then where the cache says it was          */
     cag_stale stale;
-    bool verify_full; /* check every digest before answering       */
-    bool no_cache;    /* read the whole prompt instead             */
-    bool no_weights;  /* --dry-run: prompts only                   */
-    int64_t n_ctx;    /* 0 = what the cache says                   */
+    bool verify_full; /* check every digest before answering               */
+    bool no_cache;    /* read the whole prompt instead: the same answers   */
+    bool no_weights;  /* for cag_kb_prompt and a dry run: the model is
+                         neither looked for nor read                       */
+    int64_t n_ctx;    /* tokens; 0 = what the cache says, and at most that */
     cag_engine_opts engine;
-    cag_places places;
-    cag_hooks hooks;
+    cag_places places; /* its strings are the kb's for its whole life      */
+    cag_hooks hooks;   /* in use until cag_kb_close                        */
 } cag_kb_opts;
-CAG_API void cag_kb_opts_init(cag_kb_opts *o);
+CAG_API void cag_kb_opts_init_size(cag_kb_opts *o, size_t size);
+static inline void cag_kb_opts_init(cag_kb_opts *o)
+{
+    cag_kb_opts_init_size(o, sizeof *o);
+}
 
-/* An open cache with its model, ready to answer.  One thread at a time. */
+/* An open cache with its model, ready to answer.  One thread at a time;
+ * several may be open on one file, whose pages they share. */
 typedef struct cag_kb cag_kb;
 
+/*
+ * Open the cache at path: its header and small sections are checked, then
+ * whether it still fits its sources, then the model is found and must be the
+ * one the cache was made with; K and V are mapped, and checked when first
+ * used.  o may be NULL: all defaults.  *out is set on CAG_OK alone.
+ *
+ * Errors: CAG_E_MISSING (cache or model), CAG_E_FORMAT and CAG_E_CORRUPT
+ * (cache or model), CAG_E_UNSUPPORTED (an unfinished build, a model of
+ * another kind), CAG_E_MISMATCH (another model), CAG_E_STALE (with
+ * CAG_STALE_ERROR), CAG_E_LIMIT (n_ctx, max_memory), CAG_E_BACKEND,
+ * CAG_E_CANCELLED (while digests are checked), CAG_E_USAGE (options without
+ * _init), CAG_E_IO, CAG_E_NOMEM.  A source that could not be seen is a note.
+ */
 CAG_API cag_status cag_kb_open(const char *path, const cag_kb_opts *o,
                                cag_kb **out, cag_error *err);
-CAG_API void cag_kb_close(cag_kb *kb);
+CAG_API void cag_kb_close(cag_kb *kb); /* NULL is allowed */
+
+/* Getters; strings and the cache are valid until cag_kb_close.  With
+ * no_weights there is no engine: "none", "" and 0. */
 CAG_API const cag_kvc *cag_kb_get_kvc(const cag_kb *kb);
-CAG_API const char *cag_kb_kernels(const cag_kb *kb);
-CAG_API const char *cag_kb_device(const cag_kb *kb);
-/* The device in words and why this one; and its memory in use. */
+CAG_API const char *cag_kb_kernels(const cag_kb *kb); /* "avx2"            */
+CAG_API const char *cag_kb_device(const cag_kb *kb);  /* "cpu"             */
+/* The device in words and why this one; and its own memory in use, bytes. */
 CAG_API const char *cag_kb_note(const cag_kb *kb);
 CAG_API cag_device_memory cag_kb_device_memory(const cag_kb *kb);
 CAG_API uint64_t cag_kb_device_bytes(const cag_kb *kb);
-CAG_API int64_t cag_kb_n_ctx(const cag_kb *kb);
+CAG_API int64_t cag_kb_n_ctx(const cag_kb *kb); /* tokens, prefix included */
 CAG_API int cag_kb_sources_unseen(const cag_kb *kb);
-CAG_API double cag_kb_load_s(const cag_kb *kb);
-/* bytes of K and V of the prefix: held privately; mapped and shared */
+CAG_API double cag_kb_load_s(const cag_kb *kb); /* seconds of cag_kb_open  */
+/* Bytes of K and V of the prefix: held privately; mapped and shared. */
 CAG_API uint64_t cag_kb_private_bytes(const cag_kb *kb);
 CAG_API uint64_t cag_kb_mapped_bytes(const cag_kb *kb);
+/* Does the template know a switch for thinking?  Else think changes nothing. */
+CAG_API bool cag_kb_knows_thinking(const cag_kb *kb);
+
+/* -------------------------------------------------------------------- ask */
 
 typedef struct cag_ask_params {
-    int64_t max_tok; /* generated tokens at most, default 120     */
+    size_t size;     /* set by cag_ask_params_init                         */
+    int64_t max_tok; /* generated tokens at most, from 1; default 120; what is
+                        thought is not counted                             */
     cag_sampling sampling;
-    const char *const *stop; /* [n_stop] strings that end an answer       */
+    const char *const *stop; /* [n_stop] strings that end an answer, none of
+                                them empty; NULL if n_stop is 0            */
     int n_stop;
     bool think;
-    bool no_lookup; /* no guesses from the knowledge; the answer
-                       is the same                               */
+    bool no_draft; /* no drafts from the knowledge: slower, the same answer */
 } cag_ask_params;
-CAG_API void cag_ask_params_init(cag_ask_params *p);
+CAG_API void cag_ask_params_init_size(cag_ask_params *p, size_t size);
+static inline void cag_ask_params_init(cag_ask_params *p)
+{
+    cag_ask_params_init_size(p, sizeof *p);
+}
 
+/* Filled by a call, released by the caller. */
 typedef struct cag_answer {
-    char *text; /* heap; valid UTF-8, trimmed of whitespace at
-                   both ends; stop string not included       */
-    size_t size;
-    char *reasoning;    /* heap or NULL                              */
-    bool refused;       /* exactly the refusal                       */
-    const char *finish; /* "stop", "length"; static                  */
-    int64_t n_cached, n_prompt, n_generated;
-    /* prompt tokens computed now, not cached    */
-    int64_t n_drafted, n_accepted;
-    /* tokens guessed, and guessed right         */
-    double prefill_s, first_s, decode_s;
-    /* first_s: from the call to the first token */
+    char *text;  /* heap, NUL-terminated; valid UTF-8, trimmed of white space
+                    at both ends; a stop string is not in it               */
+    size_t size; /* bytes of text                                          */
+    char *reasoning;     /* heap, or NULL: what the model thought          */
+    bool refused;        /* exactly the refusal                            */
+    const char *finish;  /* "stop", "length", "cancelled"; static          */
+    int64_t n_cached;    /* prompt tokens taken from the cache ...         */
+    int64_t n_prompt;    /* ... and computed now                           */
+    int64_t n_generated; /* tokens, the one that ended it included         */
+    int64_t n_drafted;   /* drafted tokens that were tried ...             */
+    int64_t n_accepted;  /* ... and were right                             */
+    double prefill_s;    /* seconds: reading the question                  */
+    double first_s;      /* from the call to the first token               */
+    double decode_s;     /* from there to the end                          */
+    uint64_t reserved[8];
 } cag_answer;
 CAG_API void cag_answer_release(cag_answer *a);
 
-/* Called with answer text as it becomes final (whole UTF-8 characters), and
- * with size 0 between tokens that bring none; false stops the answer
- * (CAG_E_CANCELLED, *out filled so far). */
+/* Called with answer text as it becomes final (whole UTF-8 characters, valid
+ * during the call), and with size 0 between tokens that bring none; false
+ * stops the answer (CAG_E_CANCELLED, *out filled so far). */
 typedef bool (*cag_text_fn)(void *ctx, const char *text, size_t size);
 
 /*
- * Answer one question from the clean prefix.  Errors: CAG_E_FORMAT (empty
- * or blank question, invalid UTF-8), CAG_E_LIMIT (does not fit, with the
- * numbers).
+ * Answer one question from the clean prefix.
+ *
+ *   question  [size] UTF-8; borrowed for the call
+ *   p         NULL: defaults
+ *   fn        may be NULL
+ *   out       zeroed first; filled on CAG_OK and CAG_E_CANCELLED, and then
+ *             the caller's to release
+ *
+ * Errors: CAG_E_FORMAT (empty or blank question, invalid UTF-8), CAG_E_LIMIT
+ * (does not fit, with the numbers), CAG_E_USAGE (a parameter out of range),
+ * CAG_E_CANCELLED, CAG_E_CORRUPT (K or V differ from their checksums),
+ * CAG_E_BACKEND, CAG_E_NOMEM.  The kb can be asked again after each.
  */
 CAG_API cag_status cag_kb_ask(cag_kb *kb, const char *question, size_t size,
                               const cag_ask_params *p, cag_text_fn fn,
                               void *ctx, cag_answer *out, cag_error *err);
 
+/* ------------------------------------------------------------ conversation */
+
 /*
  * A conversation: earlier turns are kept, and each new turn reads again all
  * that follows the knowledge, so that turn N equals a cold run.  An answer
  * that was stopped (CAG_E_CANCELLED) is kept as far as it came; if it had not
- * begun, or after another error, the question is forgotten too.
+ * begun, or after another error, the question is forgotten too.  The kb must
+ * outlive it.
  */
 typedef struct cag_chat cag_chat;
 CAG_API cag_status cag_chat_new(cag_kb *kb, cag_chat **out, cag_error *err);
 CAG_API void cag_chat_free(cag_chat *c);
-CAG_API void cag_chat_reset(cag_chat *c);
+CAG_API void cag_chat_reset(cag_chat *c); /* forget all turns */
+/* As cag_kb_ask. */
 CAG_API cag_status cag_chat_ask(cag_chat *c, const char *question, size_t size,
                                 const cag_ask_params *p, cag_text_fn fn,
                                 void *ctx, cag_answer *out, cag_error *err);
 
+/* -------------------------------------------------------------------- show */
+
 /* The exact prompt of a question, and where its cached part ends. */
 typedef struct cag_prompt_view {
-    char *text; /* heap */
+    char *text; /* heap: the caller's to give to cag_free                  */
     size_t size, cached_bytes;
-    int64_t n_cached, n_prompt, room; /* room: tokens left for an answer  */
+    int64_t n_cached, n_prompt; /* tokens of the cache; of the question    */
+    int64_t room;               /* tokens left for an answer; below 1 it
+                                   does not fit                            */
+    uint64_t reserved[4];
 } cag_prompt_view;
+/* out is zeroed first.  Errors: CAG_E_FORMAT (as cag_kb_ask), CAG_E_NOMEM;
+ * a question that does not fit is none. */
 CAG_API cag_status cag_kb_prompt(cag_kb *kb, const char *question, size_t size,
                                  bool think, cag_prompt_view *out,
                                  cag_error *err);
 
-/* Does the template know a switch for thinking?  Else think changes nothing. */
-CAG_API bool cag_kb_knows_thinking(const cag_kb *kb);
-
-/* One line of JSON (heap, no newline) for an answer; id may be NULL. */
+/*
+ * One line of JSON for an answer, without newline: heap, the caller's to give
+ * to cag_free; NULL when out of memory, or with p out of range.  id may be
+ * NULL; p as it was asked with.
+ */
 CAG_API char *cag_answer_json(const cag_kb *kb, const cag_answer *a,
                               const char *question, size_t size, const char *id,
                               const cag_ask_params *p);

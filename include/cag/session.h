@@ -8,7 +8,7 @@
  * engines may share one model and one prefix.
  *
  * Cached equals cold: on the CPU, ids, logits and greedy answers do not
- * depend on where the prefix ends, on threads, on chunk size or on the
+ * depend on where the prefix ends, on threads, on pass_rows or on the
  * other sessions of a step.
  */
 #ifndef CAG_SESSION_H
@@ -43,7 +43,7 @@ CAG_API cag_precision cag_precision_of(const char *name);
 typedef struct cag_engine_opts {
     const char *device; /* "auto", "cpu", "cuda[:N]"; NULL = auto    */
     int n_thread;       /* 0 = usable CPUs                           */
-    int chunk;          /* prompt tokens per pass; 0 = 512 on the
+    int pass_rows;      /* prompt tokens per pass; 0 = 512 on the
                            CPU, 2,048 on a GPU                       */
     cag_precision precision;
     bool kv_f32;         /* keep K and V as f32 (tests, codec f32)    */
@@ -58,6 +58,7 @@ typedef struct cag_engine_opts {
                             CAG_GPU_LAYERS_AUTO = as many as leave room
                             for so many positions of K and V (f16):   */
     int room_tok;
+    uint64_t reserved[8]; /* 0                                       */
 } cag_engine_opts;
 #define CAG_GPU_LAYERS_AUTO (-1)
 
@@ -123,7 +124,7 @@ CAG_API cag_status cag_session_truncate(cag_session *s, int n_tok,
  *   logits  [n_vocab] f32 after the last id, or NULL to skip the output
  *           layer; owned by the session, valid until its next call
  *
- * One forward pass per chunk of ids.  After an error the timeline has the
+ * One forward pass per pass_rows ids.  After an error the timeline has the
  * length it had before.  Errors: CAG_E_USAGE (an id out of range, n_ids 0),
  * CAG_E_LIMIT (max_tok), CAG_E_UNSUPPORTED (K or V overflows f16; names
  * layer and token), CAG_E_CORRUPT (prefix), CAG_E_CANCELLED.

@@ -29,16 +29,19 @@ static cag_status run(cag_kb *kb, const cag_ids *ids, const cag_ask_params *p,
 }
 
 cag_status cag_kb_ask(cag_kb *kb, const char *question, size_t size,
-                      const cag_ask_params *p, cag_text_fn fn, void *ctx,
+                      const cag_ask_params *given, cag_text_fn fn, void *ctx,
                       cag_answer *out, cag_error *err)
 {
     cag_ids ids = CAG_IDS_INIT;
-    cag_status st = prompt_question_encode(&kb->tail, kb->tok, question, size,
-                                           p->think, &ids, err);
+    cag_ask_params p;
+    cag_status st = turn_params(&p, given, err);
 
     memset(out, 0, sizeof *out);
     if (!st)
-        st = run(kb, &ids, p, fn, ctx, out, err);
+        st = prompt_question_encode(&kb->tail, kb->tok, question, size, p.think,
+                                    &ids, err);
+    if (!st)
+        st = run(kb, &ids, &p, fn, ctx, out, err);
     cag_ids_free(&ids);
     return st;
 }
@@ -85,16 +88,19 @@ static bool add_turn(jv *messages, const char *role, const char *text,
 }
 
 cag_status cag_chat_ask(cag_chat *c, const char *question, size_t size,
-                        const cag_ask_params *p, cag_text_fn fn, void *ctx,
+                        const cag_ask_params *given, cag_text_fn fn, void *ctx,
                         cag_answer *out, cag_error *err)
 {
     cag_ids ids = CAG_IDS_INIT;
+    cag_ask_params p;
     jv *turns = NULL;
     size_t bad;
     bool keep;
-    cag_status st;
+    cag_status st = turn_params(&p, given, err);
 
     memset(out, 0, sizeof *out);
+    if (st)
+        return st;
     if (!utf8_valid(question, size, &bad))
         return cag_fail(err, CAG_E_FORMAT, NULL, (int64_t)bad,
                         "the question is not valid UTF-8 (byte %zu)", bad);
@@ -106,20 +112,20 @@ cag_status cag_chat_ask(cag_chat *c, const char *question, size_t size,
     }
     if (jv_count(c->messages) == 0) {
         st = prompt_question_encode(&c->kb->tail, c->kb->tok, question, size,
-                                    p->think, &ids, err);
+                                    p.think, &ids, err);
     } else {
-        st = prompt_chat_encode(&c->kb->tail, c->kb->tok, turns, p->think, &ids,
+        st = prompt_chat_encode(&c->kb->tail, c->kb->tok, turns, p.think, &ids,
                                 err);
     }
     if (!st)
-        st = run(c->kb, &ids, p, fn, ctx, out, err);
+        st = run(c->kb, &ids, &p, fn, ctx, out, err);
     /* a full conversation names the way out */
     if (st == CAG_E_LIMIT && jv_count(c->messages) && err)
         st = cag_fail(err, CAG_E_LIMIT, NULL, -1,
                       "the conversation is full (%zu tokens after %zu of "
                       "knowledge, the context has %lld); /reset starts anew",
                       ids.n, c->kb->n_ids, (long long)c->kb->n_ctx);
-    /* what was said before a stop was said; a turn without a word was not */
+    /* Keep a cancelled turn only if it produced text. */
     keep = !st || (st == CAG_E_CANCELLED && out->size > 0);
     if (keep && !add_turn(turns, "assistant", out->text, out->size)) {
         keep = false;

@@ -25,6 +25,7 @@
 #include "ask/turn.h"
 #include "util/error.h"
 #include "util/mem.h"
+#include "util/sized.h"
 
 #define MAX_PARALLEL  256
 #define LONG_QUESTION 512 /* tokens */
@@ -44,6 +45,7 @@ struct slot {
 struct batch {
     cag_kb *kb;
     const cag_batch_opts *o;
+    cag_ask_params params; /* of rows that say nothing else          */
     cag_line_fn in;
     cag_row_fn out;
     void *ctx;
@@ -259,13 +261,15 @@ static cag_status fill(struct batch *b, cag_error *err)
         if (!b->know_format) {
             b->know_format = true;
             b->jsonl_in = text[0] == '{';
-            b->jsonl_out = b->o->format ? b->o->format == 2 : b->jsonl_in;
+            b->jsonl_out = b->o->format == CAG_ROWS_AS_INPUT
+                               ? b->jsonl_in
+                               : b->o->format == CAG_ROWS_JSON;
             if (b->o->earlier && !b->jsonl_out)
                 return cag_fail(err, CAG_E_USAGE, b->o->name, -1,
                                 "--resume needs rows as JSON: add "
                                 "--output-format jsonl");
         }
-        st = row_parse(&s->row, text, size, b->line, b->jsonl_in, &b->o->params,
+        st = row_parse(&s->row, text, size, b->line, b->jsonl_in, &b->params,
                        err);
         if (st)
             break;
@@ -388,7 +392,7 @@ static void give_rest(struct batch *b)
  * question and its answer. */
 static void limit_to_memory(struct batch *b)
 {
-    int64_t n = (int64_t)b->kb->n_ids + LONG_QUESTION + b->o->params.max_tok;
+    int64_t n = (int64_t)b->kb->n_ids + LONG_QUESTION + b->params.max_tok;
     int room;
 
     if (!b->kb->engine)
@@ -417,18 +421,31 @@ static cag_status set_up(struct batch *b, cag_error *err)
     return known_init(&b->known, b->o->earlier, err);
 }
 
-cag_status cag_kb_batch(cag_kb *kb, const cag_batch_opts *o, cag_line_fn in,
+void cag_batch_opts_init_size(cag_batch_opts *o, size_t size)
+{
+    static const cag_batch_opts defaults = { .parallel = 0 };
+
+    sized_init(o, size, &defaults, sizeof defaults);
+}
+
+cag_status cag_kb_batch(cag_kb *kb, const cag_batch_opts *given, cag_line_fn in,
                         cag_row_fn out, void *ctx, cag_batch_report *r,
                         cag_error *err)
 {
+    cag_batch_opts own;
     struct batch b = {
-        .kb = kb, .o = o, .in = in, .out = out, .ctx = ctx, .r = r
+        .kb = kb, .o = &own, .in = in, .out = out, .ctx = ctx, .r = r
     };
     double start = clock_s();
     cag_status st;
 
     memset(r, 0, sizeof *r);
-    st = set_up(&b, err);
+    cag_batch_opts_init(&own);
+    st = sized_take(&own, sizeof own, given, "cag_batch_opts", err);
+    if (!st)
+        st = turn_params(&b.params, own.params, err);
+    if (!st)
+        st = set_up(&b, err);
     while (!st && !b.stop && (!b.end || b.n_used)) {
         st = fill(&b, err);
         if (!st)
@@ -437,9 +454,8 @@ cag_status cag_kb_batch(cag_kb *kb, const cag_batch_opts *o, cag_line_fn in,
             st = step(&b, err);
         if (!st)
             st = drain(&b, err);
-        if (!st && kb->hooks.progress &&
-            !kb->hooks.progress(kb->hooks.ctx, "rows",
-                                (uint64_t)(r->n_ok + r->n_failed), 0))
+        if (!st && !note_progress(&kb->hooks, "rows", CAG_UNIT_ROWS,
+                                  (uint64_t)(r->n_ok + r->n_failed), 0))
             st = cag_fail(err, CAG_E_CANCELLED, NULL, -1, "cancelled");
     }
     if (st && b.slot)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "ask/kb.h"
+#include "ask/turn.h"
 #include "util/error.h"
 #include "util/hash.h"
 #include "util/mem.h"
@@ -305,12 +306,14 @@ static bool add_verified(jv *o, const cag_kvc *k)
 
 char *cag_answer_json(const cag_kb *kb, const cag_answer *a,
                       const char *question, size_t size, const char *id,
-                      const cag_ask_params *p)
+                      const cag_ask_params *given)
 {
     struct buf b = BUF_INIT;
     jv *o = jv_new_object();
+    cag_ask_params p;
     char key[17];
-    bool ok = o && !row_options_key(kb, p, key, NULL) &&
+    bool ok = o && !turn_params(&p, given, NULL) &&
+              !row_options_key(kb, &p, key, NULL) &&
               jv_set_int(o, "schema", 1) && (!id || jv_set_str(o, "id", id)) &&
               jv_set(o, "question", jv_new_str(question, size)) &&
               add_answer(o, kb, a, key, true) &&

@@ -15,14 +15,18 @@
 #include "engine/engine_note.h"
 #include "util/clock.h"
 #include "util/note.h"
+#include "util/sized.h"
 #include "util/mem.h"
 
 #define TALK_TOK 4096
 
-void cag_kb_opts_init(cag_kb_opts *o)
+void cag_kb_opts_init_size(cag_kb_opts *o, size_t size)
 {
-    memset(o, 0, sizeof *o);
-    o->engine.precision = CAG_PRECISION_AUTO;
+    static const cag_kb_opts defaults = {
+        .engine = { .precision = CAG_PRECISION_AUTO }
+    };
+
+    sized_init(o, size, &defaults, sizeof defaults);
 }
 
 static cag_status check_fresh(cag_kb *kb, const cag_kb_opts *o, cag_error *err)
@@ -131,14 +135,20 @@ static cag_status open_engine(cag_kb *kb, const cag_kb_opts *o, cag_error *err)
     return st ? cag_error_copy(err, &why) : CAG_OK;
 }
 
-cag_status cag_kb_open(const char *path, const cag_kb_opts *o, cag_kb **out,
+cag_status cag_kb_open(const char *path, const cag_kb_opts *given, cag_kb **out,
                        cag_error *err)
 {
+    cag_kb_opts own, *o = &own;
     double start = clock_s();
     const cag_kvc_info *info;
-    cag_kb *kb = mem_zalloc(sizeof *kb);
+    cag_kb *kb;
     cag_status st;
 
+    cag_kb_opts_init(o);
+    st = sized_take(o, sizeof *o, given, "cag_kb_opts", err);
+    if (st)
+        return st;
+    kb = mem_zalloc(sizeof *kb);
     if (!kb)
         return cag_fail_nomem(err, "cache");
     kb->places = o->places;

@@ -3,18 +3,51 @@
  */
 #include "ask/turn.h"
 
+#include <float.h>
 #include <string.h>
 
 #include "ask/kb.h"
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/mem.h"
+#include "util/sized.h"
 
-void cag_ask_params_init(cag_ask_params *p)
+void cag_ask_params_init_size(cag_ask_params *p, size_t size)
 {
-    memset(p, 0, sizeof *p);
-    p->max_tok = 120;
-    p->sampling = (cag_sampling)CAG_SAMPLING_INIT;
+    static const cag_ask_params defaults = { .max_tok = 120,
+                                             .sampling = CAG_SAMPLING_INIT };
+
+    sized_init(p, size, &defaults, sizeof defaults);
+}
+
+cag_status turn_params(cag_ask_params *own, const cag_ask_params *given,
+                       cag_error *err)
+{
+    const cag_sampling *s = &own->sampling;
+    const char *what = NULL;
+    cag_status st;
+
+    cag_ask_params_init(own);
+    st = sized_take(own, sizeof *own, given, "cag_ask_params", err);
+    if (st)
+        return st;
+    if (own->max_tok < 1)
+        what = "max_tok must be above 0";
+    else if (own->n_stop < 0 || (own->n_stop && !own->stop))
+        what = "stop needs n_stop strings";
+    /* no comparison is true of a NaN */
+    else if (!(s->temperature >= 0 && s->temperature <= FLT_MAX))
+        what = "temperature must be finite, from 0";
+    else if (s->top_k < 0)
+        what = "top_k must be from 0";
+    else if (!(s->top_p > 0 && s->top_p <= 1))
+        what = "top_p must be above 0, to 1";
+    else if (!(s->min_p >= 0 && s->min_p <= 1))
+        what = "min_p must be from 0 to 1";
+    for (int i = 0; !what && i < own->n_stop; i++)
+        if (!own->stop[i] || !own->stop[i][0])
+            what = "a stop string is empty";
+    return what ? cag_fail(err, CAG_E_USAGE, NULL, -1, "%s", what) : CAG_OK;
 }
 
 static void over(struct turn *t, const char *finish)
@@ -164,7 +197,7 @@ void turn_step(struct turn *t, int n_guess, cag_step *step)
                         .ids = t->feed,
                         .n_ids = 1,
                         .greedy = is_greedy(t) };
-    if (!p->no_lookup && step->greedy && n_guess > 0)
+    if (!p->no_draft && step->greedy && n_guess > 0)
         step->n_ids += draft_propose(&t->lookup, n_guess, t->feed + 1);
 }
 

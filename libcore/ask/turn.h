@@ -28,6 +28,10 @@ struct turn {
     const char *finish; /* NULL while running                  */
 };
 
+/* A program's parameters, however old it is, checked.  CAG_E_USAGE names the
+ * member and its range. */
+cag_status turn_params(cag_ask_params *own, const cag_ask_params *given,
+                       cag_error *err);
 /*
  * Prefill ids after the kb's prefix and pick the first token.  ids: all
  * tokens that follow the prefix.  CAG_E_LIMIT with the numbers when they do

@@ -23,6 +23,7 @@
 #include "util/error.h"
 #include "util/file.h"
 #include "util/mem.h"
+#include "util/note.h"
 
 /* ----------------------------------------------------------------- report */
 
@@ -203,9 +204,7 @@ void cag_bench_opts_init(cag_bench_opts *o)
 cag_status bench_cancelled(const struct bench_job *j, const char *what,
                            cag_error *err)
 {
-    const cag_hooks *h = &j->o->hooks;
-
-    if (h->progress && !h->progress(h->ctx, what, 0, 0))
+    if (!note_progress(&j->o->hooks, what, CAG_UNIT_NONE, 0, 0))
         return cag_fail(err, CAG_E_CANCELLED, NULL, -1, "cancelled");
     return CAG_OK;
 }

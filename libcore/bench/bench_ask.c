@@ -45,7 +45,7 @@ static cag_status ask_loaded(cag_kb *kb, const char *question,
     for (int plain = 0; !st && plain < 2; plain++) {
         cag_answer a;
 
-        p->no_lookup = plain;
+        p->no_draft = plain;
         st = cag_kb_ask(kb, question, strlen(question), p, NULL, NULL, &a, err);
         if (st)
             break;

@@ -28,15 +28,6 @@
 #include "util/file.h"
 #include "util/mem.h"
 
-void cag_build_opts_init(cag_build_opts *o)
-{
-    memset(o, 0, sizeof *o);
-    o->reserve = -1;
-    o->template_date = -1;
-    o->mode = -1;
-    o->max_loss = -1;
-}
-
 void cag_build_report_release(cag_build_report *r)
 {
     for (int i = 0; i < r->n_source; i++) {
@@ -60,13 +51,16 @@ static cag_status begin(struct build_job *j, const cag_build_opts *o,
     return st;
 }
 
-cag_status cag_build_plan(const cag_build_opts *o, cag_build_report *r,
+cag_status cag_build_plan(const cag_build_opts *given, cag_build_report *r,
                           cag_error *err)
 {
+    cag_build_opts own, *o = &own;
     struct build_job j;
     double rate = 0;
-    cag_status st;
+    cag_status st = build_job_opts(o, given, r, err);
 
+    if (st)
+        return st;
     st = begin(&j, o, r, err);
     if (!st)
         st = build_job_prepare(&j, false, err);
@@ -360,15 +354,18 @@ static cag_status refresh_mtime(const cag_build_opts *o, cag_error *err)
                         "cannot set the file's time");
 }
 
-cag_status cag_build(const cag_build_opts *o, cag_build_report *r,
+cag_status cag_build(const cag_build_opts *given, cag_build_report *r,
                      cag_error *err)
 {
+    cag_build_opts own, *o = &own;
     double start = clock_s();
     struct file_lock lock = { -1, NULL };
     bool new_depfile = false;
     struct build_job j;
-    cag_status st;
+    cag_status st = build_job_opts(o, given, r, err);
 
+    if (st)
+        return st;
     st = begin(&j, o, r, err);
     if (!st)
         st = file_lock(&lock, o->output, o->lock_timeout_s, err);

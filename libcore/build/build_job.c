@@ -21,6 +21,7 @@
 #include "source/source_path.h"
 #include "util/clock.h"
 #include "util/note.h"
+#include "util/sized.h"
 #include "build/measure_loss.h"
 #include "prompt/chat.h"
 #include "tokenizer/tokenizer.h"
@@ -381,6 +382,23 @@ static cag_status protect(const struct build_job *j, cag_error *err)
     if (!st && out && !j->o->force)
         st = kvc_check_replace(out, err);
     return st;
+}
+
+void cag_build_opts_init_size(cag_build_opts *o, size_t size)
+{
+    static const cag_build_opts defaults = {
+        .reserve = -1, .template_date = -1, .mode = -1, .max_loss = -1
+    };
+
+    sized_init(o, size, &defaults, sizeof defaults);
+}
+
+cag_status build_job_opts(cag_build_opts *own, const cag_build_opts *given,
+                          cag_build_report *r, cag_error *err)
+{
+    memset(r, 0, sizeof *r);
+    cag_build_opts_init(own);
+    return sized_take(own, sizeof *own, given, "cag_build_opts", err);
 }
 
 cag_status build_job_begin(struct build_job *j, const cag_build_opts *o,

@@ -46,6 +46,10 @@ struct build_job {
     jv *meta, *sources, *prmt;
 };
 
+/* The job's own copy of a program's options, however old that is; r is zeroed.
+ * Errors: those of sized_take. */
+cag_status build_job_opts(cag_build_opts *own, const cag_build_opts *given,
+                          cag_build_report *r, cag_error *err);
 /* What needs no lock, so that a call that cannot work leaves no lock file
  * behind.  The job must be released, also after a failure. */
 cag_status build_job_begin(struct build_job *j, const cag_build_opts *o,

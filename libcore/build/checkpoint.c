@@ -214,13 +214,12 @@ struct progress {
 };
 
 /* A pass knows only its own tokens. */
-static bool on_progress(void *ctx, const char *what, uint64_t done,
-                        uint64_t total)
+static bool on_progress(void *ctx, const cag_progress *now)
 {
     const struct progress *p = ctx;
 
-    (void)total;
-    return p->hooks->progress(p->hooks->ctx, what, p->base + done, p->total);
+    return note_progress(p->hooks, now->what, now->unit, p->base + now->done,
+                         p->total);
 }
 
 /* The next tokens, at most pass of them; those of the receipt in one piece,
@@ -244,7 +243,7 @@ cag_status checkpoint_prefill(struct build_job *j, cag_engine *e,
 {
     const cag_build_opts *o = j->o;
     int begin = cag_session_n_tok(s), n = (int)j->ids.n, saved = begin;
-    int pass = o->engine.chunk ? o->engine.chunk : PASS_TOK;
+    int pass = o->engine.pass_rows ? o->engine.pass_rows : PASS_TOK;
     double every = o->checkpoint_s > 0 ? o->checkpoint_s : DEFAULT_EVERY_S;
     double last = clock_s(), cost = 0;
     struct progress p = { &o->hooks, 0, (uint64_t)(n - begin) };

@@ -18,6 +18,7 @@
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/mem.h"
+#include "util/note.h"
 
 /* Logits of the second pass held at a time: fewer make the matrix products
  * slower (32: by a quarter), more win little. */
@@ -100,8 +101,8 @@ static bool go_on(const struct receipt *r, int done)
 {
     const cag_hooks *h = &r->j->o->hooks;
 
-    return !h->progress ||
-           h->progress(h->ctx, "receipt", (uint64_t)done, (uint64_t)r->n);
+    return note_progress(h, "receipt", CAG_UNIT_TOKENS, (uint64_t)done,
+                         (uint64_t)r->n);
 }
 
 static cag_status cancelled(const struct receipt *r, cag_error *err)
@@ -117,14 +118,11 @@ static bool watch_rows(void *ctx)
 }
 
 /* A pass knows only its own tokens. */
-static bool on_progress(void *ctx, const char *what, uint64_t done,
-                        uint64_t total)
+static bool on_progress(void *ctx, const cag_progress *now)
 {
     const struct pass *p = ctx;
 
-    (void)what;
-    (void)total;
-    return go_on(p->r, p->at + (int)done);
+    return go_on(p->r, p->at + (int)now->done);
 }
 
 static cag_status read_again(struct pass *p, int begin, cag_error *err)

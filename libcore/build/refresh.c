@@ -115,17 +115,17 @@ static cag_status take_all(const cag_kvc *k, const char *path,
     return CAG_OK;
 }
 
-cag_status cag_refresh(const char *path, const cag_build_opts *o,
+cag_status cag_refresh(const char *path, const cag_build_opts *given,
                        cag_build_report *r, cag_error *err)
 {
-    cag_build_opts b = *o;
+    cag_build_opts b;
     struct arena a = { NULL };
     char *model = NULL;
     cag_kvc *k;
-    cag_status st;
+    cag_status st = build_job_opts(&b, given, r, err);
 
-    memset(r, 0, sizeof *r);
-    st = cag_kvc_open(path, &k, err);
+    if (!st)
+        st = cag_kvc_open(path, &k, err);
     if (st)
         return st;
     st = kvc_refuse_checkpoint(k, err);

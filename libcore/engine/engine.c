@@ -15,7 +15,7 @@ cag_status cag_engine_new(const cag_model *m, const cag_engine_opts *opts,
 {
     static const cag_engine_opts defaults;
     const cag_engine_opts *o = opts ? opts : &defaults;
-    struct backend_opts bo = { .pass_rows = o->chunk,
+    struct backend_opts bo = { .pass_rows = o->pass_rows,
                                .precision = o->precision,
                                .kv_f32 = o->kv_f32,
                                .max_memory = o->max_memory,
@@ -26,11 +26,11 @@ cag_status cag_engine_new(const cag_model *m, const cag_engine_opts *opts,
     struct backend *b = NULL;
     cag_status st;
 
-    if (o->chunk < 0 || o->chunk > MAX_PASS_ROWS || o->n_thread < 0)
+    if (o->pass_rows < 0 || o->pass_rows > MAX_PASS_ROWS || o->n_thread < 0)
         return cag_fail(err, CAG_E_USAGE, NULL, -1,
                         "chunk %d and %d threads, expected 0..%d and 0 or "
                         "more",
-                        o->chunk, o->n_thread, MAX_PASS_ROWS);
+                        o->pass_rows, o->n_thread, MAX_PASS_ROWS);
     if (o->gpu_layers < CAG_GPU_LAYERS_AUTO || o->room_tok < 0)
         return cag_fail(err, CAG_E_USAGE, NULL, -1,
                         "%d layers on a GPU with room for %d positions",
@@ -73,7 +73,7 @@ cag_status engine_with_backend(const cag_model *m, struct pool *pool,
 cag_status engine_scratch_bytes(const cag_model *m, const cag_engine_opts *o,
                                 uint64_t *bytes, cag_error *err)
 {
-    struct backend_opts bo = { .pass_rows = o->chunk,
+    struct backend_opts bo = { .pass_rows = o->pass_rows,
                                .precision = o->precision,
                                .kv_f32 = o->kv_f32 };
     int n_thread = o->n_thread > 0 ? o->n_thread : pool_default_size();

@@ -147,8 +147,10 @@ static bool prefill_progress(void *ctx, int layer, int n_layer)
     const struct prefill_progress *p = ctx;
     uint64_t part = (uint64_t)p->pass * (uint64_t)layer / (uint64_t)n_layer;
 
-    return p->e->progress(p->e->progress_ctx, "prefill",
-                          (uint64_t)p->done + part, (uint64_t)p->total);
+    cag_progress now = { "prefill", CAG_UNIT_TOKENS, (uint64_t)p->done + part,
+                         (uint64_t)p->total };
+
+    return p->e->progress(p->e->progress_ctx, &now);
 }
 
 /* The next rows of prompts, from token *at of prompt *i on, which advance. */
@@ -195,9 +197,12 @@ static cag_status prefill(cag_engine *e, cag_step *step, int n, int total,
         if (st)
             return st;
     }
-    if (e->progress)
-        e->progress(e->progress_ctx, "prefill", (uint64_t)total,
-                    (uint64_t)total);
+    if (e->progress) {
+        cag_progress all = { "prefill", CAG_UNIT_TOKENS, (uint64_t)total,
+                             (uint64_t)total };
+
+        e->progress(e->progress_ctx, &all);
+    }
     return CAG_OK;
 }
 

@@ -160,7 +160,10 @@ static cag_status verify_chunks(struct verify *v, struct pool *pool, int batch,
                 return cag_error_copy(err, &v->err[i]);
             done += kvc_chunk_bytes(s, (v->first + i) % per_layer);
         }
-        if (progress && !progress(ctx, "verify", done, v->k->info.kv_raw_bytes))
+        cag_progress p = { "verify", CAG_UNIT_BYTES, done,
+                           v->k->info.kv_raw_bytes };
+
+        if (progress && !progress(ctx, &p))
             return cag_fail(err, CAG_E_CANCELLED, v->k->name, -1, "cancelled");
     }
     return CAG_OK;

@@ -316,8 +316,9 @@ static cag_status write_chunks(struct writer *w, struct pool *pool,
             done += raw;
             w->made.kv_stored_bytes += s->n_stored;
         }
-        if (w->d->progress &&
-            !w->d->progress(w->d->progress_ctx, "write", done, total))
+        cag_progress p = { "write", CAG_UNIT_BYTES, done, total };
+
+        if (w->d->progress && !w->d->progress(w->d->progress_ctx, &p))
             return cag_fail(err, CAG_E_CANCELLED, w->out.path, -1, "cancelled");
     }
     kv->size = end;

@@ -20,11 +20,6 @@
 #include "util/mem.h"
 #include "util/text.h"
 
-void cag_free(void *p)
-{
-    mem_free(p);
-}
-
 /* ------------------------------------------------------------------ info */
 
 struct census {

@@ -20,6 +20,7 @@
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/mem.h"
+#include "util/note.h"
 
 #define MAX_ARG    64
 #define MAX_STDERR 4096
@@ -141,8 +142,7 @@ static void feed(struct child *c, const char *raw, size_t size, size_t *done)
 /* May it run on?  n_out: bytes it has given. */
 static cag_status in_time(const struct child *c, size_t n_out, cag_error *err)
 {
-    if (c->hooks && c->hooks->progress &&
-        !c->hooks->progress(c->hooks->ctx, "filter", n_out, 0))
+    if (!note_progress(c->hooks, "filter", CAG_UNIT_BYTES, n_out, 0))
         return cag_fail(err, CAG_E_CANCELLED, c->spec->path, -1,
                         "filter %s: stopped", c->spec->filter[0]);
     if (clock_s() >= c->end)

@@ -7,6 +7,8 @@
  */
 #include "util/mem.h"
 
+#include <cag/base.h>
+
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -133,4 +135,9 @@ int64_t mem_count(void)
 int64_t mem_live(void)
 {
     return atomic_load(&n_live);
+}
+
+void cag_free(void *p)
+{
+    mem_free(p);
 }

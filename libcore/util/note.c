@@ -20,6 +20,16 @@ void note(const cag_hooks *h, cag_note kind, const char *fmt, ...)
     h->note(h->ctx, kind, line);
 }
 
+bool note_progress(const cag_hooks *h, const char *what, cag_unit unit,
+                   uint64_t done, uint64_t total)
+{
+    cag_progress p = {
+        .what = what, .unit = unit, .done = done, .total = total
+    };
+
+    return !h || !h->progress || h->progress(h->ctx, &p);
+}
+
 void note_hashing(void *hooks, const char *path, uint64_t size_bytes)
 {
     note(hooks, CAG_NOTE_WAIT,

@@ -89,9 +89,9 @@ static bool begin(const char *name, const char *of, double seconds)
     return false;
 }
 
-static bool in_time(void *ctx, const char *what, uint64_t done, uint64_t total)
+static bool in_time(void *ctx, const cag_progress *p)
 {
-    (void)ctx, (void)what, (void)done, (void)total;
+    (void)ctx, (void)p;
     return now() < g.deadline;
 }
 

@@ -23,14 +23,13 @@ struct stop {
     int n_warn;
 };
 
-static bool on_progress(void *ctx, const char *what, uint64_t done,
-                        uint64_t total)
+static bool on_progress(void *ctx, const cag_progress *p)
 {
     struct stop *s = ctx;
 
-    assert_true(done <= total);
+    assert_true(p->done <= p->total);
     s->calls++;
-    if (s->writing && !strcmp(what, "write"))
+    if (s->writing && !strcmp(p->what, "write"))
         return false;
     return s->at == 0 || s->calls < s->at; /* a signal is not taken back */
 }
@@ -46,7 +45,7 @@ static void on_note(void *ctx, cag_note kind, const char *line)
 static void options(cag_build_opts *o, const char *to, struct stop *s)
 {
     build_opts(o, to);
-    o->engine.chunk = 64;
+    o->engine.pass_rows = 64;
     o->checkpoint = true;
     o->checkpoint_s = 1e-6;
     if (s) {
@@ -272,14 +271,13 @@ struct late {
     unsigned fifths; /* of the receipt that are done by then */
 };
 
-static bool on_receipt(void *ctx, const char *what, uint64_t done,
-                       uint64_t total)
+static bool on_receipt(void *ctx, const cag_progress *p)
 {
     struct late *l = ctx;
 
-    assert_true(done <= total);
-    return !l->cancel || strcmp(what, "receipt") ||
-           5 * done < total * l->fifths;
+    assert_true(p->done <= p->total);
+    return !l->cancel || strcmp(p->what, "receipt") ||
+           5 * p->done < p->total * l->fifths;
 }
 
 /* While the loss is measured, in the second pass and among the values. */
@@ -293,7 +291,7 @@ static void cancelled_receipt(const uint8_t one_go[SHA256_SIZE])
 
     build_opts(&o, out);
     o.codec = "q8h";
-    o.engine.chunk = 64;
+    o.engine.pass_rows = 64;
     o.checkpoint = true;
     o.hooks.progress = on_receipt;
     o.hooks.ctx = &l;

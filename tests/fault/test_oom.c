@@ -283,7 +283,8 @@ static cag_status scene_batch(struct result *res, cag_error *err)
         NULL
     };
     struct lines l = { rows, 0, res, NULL };
-    cag_batch_opts o = { .parallel = 3 };
+    cag_batch_opts o;
+    cag_ask_params p;
     cag_batch_report r;
     cag_kb *k = NULL;
     cag_status st = open_kb(&k, false, err);
@@ -296,8 +297,11 @@ static cag_status scene_batch(struct result *res, cag_error *err)
         in_dir(part, "memory/rows.part"),
         "{\"line\":7,\"question\":\"When?\",\"options\":\"none\"}\n{\"li");
 
-    cag_ask_params_init(&o.params);
-    o.params.max_tok = 3;
+    cag_ask_params_init(&p);
+    p.max_tok = 3;
+    cag_batch_opts_init(&o);
+    o.parallel = 3;
+    o.params = &p;
     if (!st)
         st = cag_rows_open(path, true, &l.rows, err);
     o.earlier = l.rows;

@@ -26,7 +26,7 @@ static cag_status job_build(cag_error *err)
     build_opts(&o, out);
     o.checkpoint = true;
     o.checkpoint_s = 1e-6;
-    o.engine.chunk = 16;
+    o.engine.pass_rows = 16;
     st = cag_build(&o, &r, err);
     cag_build_report_release(&r);
     return st;

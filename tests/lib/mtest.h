@@ -56,7 +56,7 @@ static inline cag_engine *mt_engine(const cag_model *m, int n_thread, int chunk,
 {
     cag_engine_opts o = { .device = "cpu",
                           .n_thread = n_thread,
-                          .chunk = chunk,
+                          .pass_rows = chunk,
                           .precision = precision,
                           .kv_f32 = kv_f32 };
     cag_engine *e = NULL;

@@ -74,7 +74,7 @@ static void build(const char *model, const char *codec, int chunk,
     o.now = 1764000000;
     o.engine.device = "cpu";
     o.engine.n_thread = 2;
-    o.engine.chunk = chunk;
+    o.engine.pass_rows = chunk;
     OK(cag_build(&o, r, err));
 }
 

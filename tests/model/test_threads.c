@@ -58,7 +58,7 @@ static void *work(void *arg)
     struct worker *w = arg;
     cag_engine_opts o = { .device = "cpu",
                           .n_thread = w->n_thread,
-                          .chunk = 16,
+                          .pass_rows = 16,
                           .kv_f32 = w->s->f32 };
     const cag_tokenizer *t = cag_kvc_tokenizer(w->s->kvc);
     cag_engine *e = NULL;

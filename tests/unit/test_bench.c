@@ -216,14 +216,11 @@ static void options(cag_bench_opts *o)
     o->engine.n_thread = 1;
 }
 
-static bool stop_later(void *ctx, const char *what, uint64_t done,
-                       uint64_t total)
+static bool stop_later(void *ctx, const cag_progress *p)
 {
     int *left = ctx;
 
-    (void)what;
-    (void)done;
-    (void)total;
+    (void)p;
     return --*left > 0;
 }
 

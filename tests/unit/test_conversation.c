@@ -11,13 +11,10 @@ static char kvc[64];
 static cag_kb *kb;
 static bool cancel_prefill;
 
-static bool on_progress(void *ctx, const char *what, uint64_t done,
-                        uint64_t total)
+static bool on_progress(void *ctx, const cag_progress *p)
 {
     (void)ctx;
-    (void)what;
-    (void)done;
-    (void)total;
+    (void)p;
     return !cancel_prefill;
 }
 
@@ -60,7 +57,7 @@ static cag_status ask(cag_chat *c, const char *q, int n, int64_t max_tok,
 
     cag_ask_params_init(&p);
     p.max_tok = max_tok;
-    p.no_lookup = true;
+    p.no_draft = true;
     return cag_chat_ask(c, q, strlen(q), &p, n ? stop_at_zero : NULL, &n, a,
                         NULL);
 }

@@ -149,22 +149,21 @@ static void many_threads_share_a_cache(void **state)
     buf_free(&b);
 }
 
-static bool count(void *ctx, const char *what, uint64_t done, uint64_t total)
+static bool count(void *ctx, const cag_progress *p)
 {
     uint64_t *last = ctx;
 
-    assert_string_equal(what, "verify");
-    assert_true(done > *last && done <= total);
-    *last = done;
+    assert_string_equal(p->what, "verify");
+    assert_int_equal(p->unit, CAG_UNIT_BYTES);
+    assert_true(p->done > *last && p->done <= p->total);
+    *last = p->done;
     return true;
 }
 
-static bool refuse(void *ctx, const char *what, uint64_t done, uint64_t total)
+static bool refuse(void *ctx, const cag_progress *p)
 {
     (void)ctx;
-    (void)what;
-    (void)done;
-    (void)total;
+    (void)p;
     return false;
 }
 

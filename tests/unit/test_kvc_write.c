@@ -197,11 +197,10 @@ static void refuses_bad_optional_sections(void **state)
 
 /* ------------------------------------------------------------- failures */
 
-static bool stop(void *ctx, const char *what, uint64_t done, uint64_t total)
+static bool stop(void *ctx, const cag_progress *p)
 {
     (void)ctx;
-    (void)what;
-    return done >= total;
+    return p->done >= p->total;
 }
 
 /* B34: a write that fails, whichever, leaves the old file. */

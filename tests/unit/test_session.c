@@ -64,9 +64,9 @@ static void devices(void **state)
         REFUSED(cag_engine_new(m, &o, &e, err), CAG_E_USAGE, "unknown device");
     }
     o.device = NULL;
-    o.chunk = -1;
+    o.pass_rows = -1;
     REFUSED(cag_engine_new(m, &o, &e, err), CAG_E_USAGE, "chunk");
-    o.chunk = 0;
+    o.pass_rows = 0;
     o.device = "auto";
     o.n_thread = 3;
     OK(cag_engine_new(m, &o, &e, err));
@@ -175,14 +175,15 @@ struct watch {
     uint64_t last, total;
 };
 
-static bool watch(void *ctx, const char *what, uint64_t done, uint64_t total)
+static bool watch(void *ctx, const cag_progress *p)
 {
     struct watch *w = ctx;
 
-    assert_string_equal(what, "prefill");
-    assert_true(done >= w->last && done <= total);
-    w->last = done;
-    w->total = total;
+    assert_string_equal(p->what, "prefill");
+    assert_int_equal(p->unit, CAG_UNIT_TOKENS);
+    assert_true(p->done >= w->last && p->done <= p->total);
+    w->last = p->done;
+    w->total = p->total;
     return ++w->calls != w->cancel_at;
 }
 
@@ -436,7 +437,7 @@ static void bad_guesses(void **state)
 /* Everything a user does, with every allocation failing once. */
 static cag_status life(int64_t nth)
 {
-    cag_engine_opts o = { .device = "cpu", .n_thread = 2, .chunk = 16 };
+    cag_engine_opts o = { .device = "cpu", .n_thread = 2, .pass_rows = 16 };
     cag_engine *e = NULL;
     cag_session *s[2] = { NULL, NULL };
     const float *logits[2];
@@ -511,7 +512,7 @@ static void host_limit(void **state)
 {
     enum { MAX = 128 };
     cag_engine_opts o = {
-        .device = "cpu", .n_thread = 1, .chunk = 8, .max_host = 1 << 16
+        .device = "cpu", .n_thread = 1, .pass_rows = 8, .max_host = 1 << 16
     };
     cag_session *s[MAX];
     cag_engine *e = NULL;

@@ -177,11 +177,10 @@ static void cleaned(void **state)
 static const cag_hooks *filter_hooks;
 
 /* A user who wants to stop at the third question whether to go on. */
-static bool stop_soon(void *ctx, const char *what, uint64_t done,
-                      uint64_t total)
+static bool stop_soon(void *ctx, const cag_progress *p)
 {
-    (void)done, (void)total;
-    assert_string_equal(what, "filter");
+    assert_string_equal(p->what, "filter");
+    assert_int_equal(p->unit, CAG_UNIT_BYTES);
     return ++*(int *)ctx < 3;
 }
 
