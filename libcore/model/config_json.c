@@ -2,9 +2,10 @@
  * config_json.c - hyper-parameters from config.json, as transformers reads
  * them.
  *
- * Where transformers has a default that published files rely on (no
- * num_key_value_heads, no head_dim, no rope_theta) it is copied; numbers
- * that every published file states are required.
+ * Where transformers' configuration class of the family has a default that
+ * files rely on (num_key_value_heads, head_dim, rope_theta, sliding_window,
+ * max_window_layers) it is the same here; numbers that every
+ * published file states are required.
  *
  * Keys fall into three classes: those read here; those known to say nothing
  * about the forward pass; and the rest.  Of the rest, one whose name speaks
@@ -354,11 +355,11 @@ static cag_status windowed_layers(const struct reader *r,
         *key = "max_window_layers";
         if (!first_full)
             *n_windowed = c->n_layer;
-        else if (jv_type(first) != JV_INT || jv_int(first, 0) < 0)
+        else if (first && (jv_type(first) != JV_INT || jv_int(first, 0) < 0))
             return cag_fail(r->err, CAG_E_FORMAT, r->path, -1,
                             "key max_window_layers: expected a whole number");
-        else if (jv_int(first, 0) < c->n_layer)
-            *n_windowed = c->n_layer - (int)jv_int(first, 0);
+        else if (jv_int(first, c->family->n_full) < c->n_layer)
+            *n_windowed = c->n_layer - (int)jv_int(first, c->family->n_full);
         return CAG_OK;
     }
     if (jv_type(types) != JV_ARRAY || jv_count(types) != (size_t)c->n_layer)
@@ -384,6 +385,8 @@ static cag_status read_window(const struct reader *r, struct model_config *c)
     int window = 0, n_windowed;
     cag_status st;
 
+    if (!jv_get(r->root, "sliding_window"))
+        window = c->family->sliding_window;
     if ((st = opt_int(r, r->root, "sliding_window", INT32_MAX, &window)) ||
         (st = opt_bool(r, r->root, "use_sliding_window", &use)) ||
         (st = windowed_layers(r, c, use && asked, &n_windowed, &key)))
@@ -444,6 +447,15 @@ static cag_status read_dims(const struct reader *r, struct model_config *c)
              need_int(r, "max_position_embeddings", CONFIG_MAX_CTX, &c->n_ctx)))
         return st;
     c->n_kv_head = c->n_head;
+    if (c->family->n_kv_head && !jv_get(r->root, "num_key_value_heads")) {
+        c->n_kv_head = c->family->n_kv_head;
+        if (c->n_head % c->n_kv_head)
+            return cag_fail(r->err, CAG_E_FORMAT, r->path, -1,
+                            "key num_key_value_heads is missing, and the %d "
+                            "that a model of type %s then has do not divide "
+                            "%d heads",
+                            c->n_kv_head, c->family->type, c->n_head);
+    }
     if ((st = opt_int(r, r->root, "num_key_value_heads", c->n_head,
                       &c->n_kv_head)) ||
         (st = opt_int(r, r->root, "head_dim", CONFIG_MAX_DIM, &c->d_head)))

@@ -23,12 +23,17 @@ static const struct model_family families[] = {
         .gguf_pairs = true,
         .bias = BIAS_NEVER,
         .window = WINDOW_ALL,
+        .n_kv_head = 8,
+        .sliding_window = 4096,
     },
     {
         .type = "qwen2",
         .arch = "qwen2",
         .bias = BIAS_QKV,
         .window = WINDOW_ASKED,
+        .n_kv_head = 32,
+        .sliding_window = 4096,
+        .n_full = 28,
     },
     {
         .type = "qwen3",
@@ -36,6 +41,9 @@ static const struct model_family families[] = {
         .qk_norm = true,
         .bias = BIAS_BY_KEY,
         .window = WINDOW_ASKED,
+        .n_kv_head = 32,
+        .sliding_window = 4096,
+        .n_full = 28,
         .d_head = 128,
     },
 };

@@ -40,7 +40,10 @@ struct model_family {
     enum family_window window;
     /* what transformers' configuration class takes for a key that is
      * absent (null is not absent) */
-    int d_head; /* 0: d_model / n_head                             */
+    int d_head;         /* 0: d_model / n_head   */
+    int n_kv_head;      /* 0: n_head             */
+    int sliding_window; /* 0: none               */
+    int n_full;         /* of max_window_layers  */
 };
 
 /* The row of a name; NULL if there is none.  Rows of one arch differ only in

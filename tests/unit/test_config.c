@@ -178,6 +178,45 @@ static void json_harmless(void **state)
         &c);
 }
 
+#define FEW(type, heads)                                    \
+    "\"model_type\":\"" type "\",\"hidden_size\":256,"      \
+    "\"intermediate_size\":96,\"num_hidden_layers\":2,"     \
+    "\"num_attention_heads\":" heads ",\"vocab_size\":100," \
+    "\"max_position_embeddings\":8192,\"rms_norm_eps\":1e-5"
+
+/* A key that is absent has the value that the family's own configuration
+ * class gives it (transformers 5.24); null is no value, and not absent. */
+static void json_class_defaults(void **state)
+{
+    struct model_config c;
+
+    (void)state;
+    accepts("{" FEW("llama", "16") "}", &c);
+    assert_int_equal(c.n_kv_head, 16);
+    assert_int_equal(c.window, 0);
+    accepts("{" FEW("mistral", "16") "}", &c);
+    assert_int_equal(c.n_kv_head, 8);
+    assert_int_equal(c.window, 4096);
+    accepts("{" FEW("mistral", "16") ",\"num_key_value_heads\":null,"
+                                     "\"sliding_window\":null}",
+            &c);
+    assert_int_equal(c.n_kv_head, 16);
+    assert_int_equal(c.window, 0);
+    accepts("{" FEW("qwen2", "32") "}", &c);
+    assert_int_equal(c.n_kv_head, 32);
+    assert_int_equal(c.window, 0);
+    accepts("{" FEW("qwen2", "32") ",\"use_sliding_window\":true,"
+                                   "\"max_window_layers\":0}",
+            &c);
+    assert_int_equal(c.window, 4096);
+    accepts("{" FEW("qwen2", "32") ",\"use_sliding_window\":true}", &c);
+    assert_int_equal(c.window, 0); /* max_window_layers is 28 */
+    refuses("{" FEW("qwen3", "16") "}", CAG_E_FORMAT,
+            "num_key_value_heads is missing, and the 32");
+    refuses("{" FEW("mistral", "4") "}", CAG_E_FORMAT,
+            "num_key_value_heads is missing, and the 8");
+}
+
 static void json_eos(void **state)
 {
     struct model_config c;
@@ -632,6 +671,7 @@ int main(void)
         cmocka_unit_test(json_dims),
         cmocka_unit_test(json_refused),
         cmocka_unit_test(json_harmless),
+        cmocka_unit_test(json_class_defaults),
         cmocka_unit_test(json_eos),
         cmocka_unit_test(json_window),
         cmocka_unit_test(json_rope_refused),
