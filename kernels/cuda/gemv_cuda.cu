@@ -148,11 +148,16 @@ struct best {
 
 #define ARGMAX_THREADS 256
 
-/* The larger, then the earlier; id < 0: none yet. */
+#define BEST_NONE       (-2) /* nothing looked at yet */
+#define BEST_NOT_FINITE (-1) /* and stays so           */
+
+/* The larger, then the earlier. */
 __device__ static struct best better(struct best a, struct best b)
 {
-    bool take = b.id >= 0 && (a.id < 0 || b.logit > a.logit ||
-                              (b.logit == a.logit && b.id < a.id));
+    bool take = b.id == BEST_NOT_FINITE || a.id == BEST_NONE ||
+                (b.id != BEST_NONE && a.id != BEST_NOT_FINITE &&
+                 (b.logit > a.logit ||
+                  (b.logit == a.logit && b.id < a.id)));
     return take ? b : a;
 }
 
@@ -181,14 +186,14 @@ argmax_parts_kernel(struct best *out, const float *logits, size_t ld, int n)
 {
     CUK_SMEM(smem);
     const int t = (int)blockIdx.y;
-    struct best v = { 0, -1 };
+    struct best v = { 0, BEST_NONE };
 
     logits += (size_t)t * ld;
     for (int i = (int)(blockIdx.x * blockDim.x + threadIdx.x); i < n;
          i += CUK_ARGMAX_PARTS * ARGMAX_THREADS) {
         struct best o = { logits[i], i };
-        if (o.logit != o.logit)
-            o.logit = -INFINITY;
+        if (!(fabsf(o.logit) < INFINITY))
+            o.id = BEST_NOT_FINITE;
         v = better(v, o);
     }
     v = block_best(v, (struct best *)smem);

@@ -272,8 +272,9 @@ struct cuk_gemv {
 int cuk_gemv(struct cuk_stream *s, const struct cuk_gemv *g);
 
 /*
- * id[t] = the first index of the largest logit of logits [n_row, ld] (NaN
- * counts as -inf; all NaN gives 0).  scratch: CUK_ARGMAX_SCRATCH(n_row) bytes.
+ * id[t] = the first index of the largest logit of logits [n_row, ld], or -1
+ * if one of them is infinite or not a number.  scratch:
+ * CUK_ARGMAX_SCRATCH(n_row) bytes.
  */
 #define CUK_ARGMAX_PARTS          64
 #define CUK_ARGMAX_SCRATCH(n_row) ((size_t)(n_row)*CUK_ARGMAX_PARTS * 8)

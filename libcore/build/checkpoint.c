@@ -223,18 +223,20 @@ static bool on_progress(void *ctx, const cag_progress *now)
 }
 
 /* The next tokens, at most pass of them; those of the receipt in one piece,
- * with the logits of each. */
+ * with the logits of each.  The last token's are always computed: a model
+ * that gives none that are finite would make a cache nobody can ask. */
 static cag_status some(struct build_job *j, cag_session *s, int pass,
                        const struct receipt *r, cag_error *err)
 {
     int at = cag_session_n_tok(s), n = (int)j->ids.n - at;
     int probe = r ? r->n : 0;
+    const float *logits;
 
     if (probe && n <= probe)
         return session_prefill_rows(s, j->ids.id + at, n, r->logits, err);
     n -= probe;
-    return cag_session_prefill(s, j->ids.id + at, n < pass ? n : pass, NULL,
-                               err);
+    return cag_session_prefill(s, j->ids.id + at, n < pass ? n : pass,
+                               !probe && n <= pass ? &logits : NULL, err);
 }
 
 cag_status checkpoint_prefill(struct build_job *j, cag_engine *e,

@@ -22,6 +22,7 @@ struct cag_engine {
 struct cag_prefix {
     cag_engine *engine;
     struct backend_prefix *impl;
+    const cag_kvc *kvc; /* borrowed: outlives the prefix */
     int n_tok;
 };
 

@@ -31,6 +31,7 @@ cag_status prefix_new_part(cag_engine *e, const cag_kvc *k, int n_tok,
     if (!p)
         return cag_fail_nomem(err, "prefix");
     p->engine = e;
+    p->kvc = k;
     p->n_tok = n_tok;
     st = e->backend->ops->prefix_new(e->backend, k, n_tok, &p->impl, err);
     if (st) {

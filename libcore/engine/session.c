@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "engine/engine.h"
+#include "engine/finite.h"
 #include "kvc/kvc_read.h"
 #include "util/error.h"
 #include "util/mem.h"
@@ -134,6 +135,18 @@ static cag_status check_append(const cag_session *s, int n, cag_error *err)
                     s->max_tok);
 }
 
+/* After a failed pass s is as before; values that are not finite may be its
+ * cache's fault, which is looked at once for neighbours that share it. */
+static cag_status undo(cag_session *s, const cag_prefix **seen, cag_status st,
+                       cag_error *err)
+{
+    ops_of(s)->kv_truncate(s->kv, s->n_tok);
+    if (!s->prefix || s->prefix == *seen)
+        return st;
+    *seen = s->prefix;
+    return finite_blame(s->prefix->kvc, st, err);
+}
+
 /* ----------------------------------------------------------------- prefill */
 
 struct prefill_progress {
@@ -222,6 +235,7 @@ static cag_status run_prompts(cag_step *step, int n, float *rows,
                               cag_error *err)
 {
     cag_engine *e = step[0].session->engine;
+    const cag_prefix *seen = NULL;
     cag_status st = CAG_OK;
     int64_t total = 0;
 
@@ -239,7 +253,7 @@ static cag_status run_prompts(cag_step *step, int n, float *rows,
         cag_session *s = step[i].session;
 
         if (st)
-            ops_of(s)->kv_truncate(s->kv, s->n_tok);
+            st = undo(s, &seen, st, err);
         else
             s->n_tok += step[i].n_ids;
     }
@@ -390,6 +404,7 @@ static cag_status step(const struct steps *a, cag_error *err)
     if (st)
         return st;
     cag_engine *e = session_at(a, 0)->engine;
+    const cag_prefix *seen = NULL;
     struct forward_req req = { .phase = FORWARD_STEP, .row = e->row };
     for (int i = 0, next; !st && i < a->n; i = next) {
         next = pass_end(e, a, i, &req.n_row);
@@ -401,7 +416,7 @@ static cag_status step(const struct steps *a, cag_error *err)
 
         ids_at(a, i, &n);
         if (st)
-            ops_of(s)->kv_truncate(s->kv, s->n_tok);
+            st = undo(s, &seen, st, err);
         else
             s->n_tok += n;
     }

@@ -402,21 +402,21 @@ static void test_gemv(void)
 static void test_argmax(void)
 {
     for (int n : { 1, 63, 64, 1000, 70000 }) {
-        const int rows = 3;
+        const int rows = 5;
         const size_t ld = (size_t)n + 1;
         std::vector<float> x = rnd_floats((size_t)rows * ld);
-        std::vector<int> want((size_t)rows, 0);
-        x[ld] = NAN;                            /* row 1 begins with a NaN */
+        std::vector<int> want((size_t)rows, -1);
+        x[ld] = NAN; /* not finite: at the start, everywhere, once inside */
         for (int i = 0; i < n; i++)
-            x[2 * ld + (size_t)i] = NAN;        /* row 2 is nothing else */
+            x[2 * ld + (size_t)i] = NAN;
+        x[3 * ld + (size_t)n / 2] = -INFINITY;
+        x[4 * ld + (size_t)n - 1] = INFINITY;
         if (n > 500)                            /* equal: the first counts */
             x[500] = x[17] = x[(size_t)n - 1] = 1e30f;
-        for (int t = 0; t < 2; t++)
-            for (int i = 1; i < n; i++) {
-                float a = x[(size_t)t * ld + (size_t)want[(size_t)t]];
-                if (x[(size_t)t * ld + (size_t)i] > a || isnan(a))
-                    want[(size_t)t] = i;
-            }
+        want[0] = 0;
+        for (int i = 1; i < n; i++)
+            if (x[(size_t)i] > x[(size_t)want[0]])
+                want[0] = i;
         dev_array<float> dx(x);
         dev_array<int32_t> id((size_t)rows);
         dev_array<uint8_t> scratch(CUK_ARGMAX_SCRATCH(rows));
@@ -466,7 +466,7 @@ int main(void)
     tap("rope_append: norms, rotation, tiles, overflow", test_rope);
     tap("gemm: panels, permuted rows, onto y", test_gemm);
     tap("gemv: every type and number of tokens", test_gemv);
-    tap("argmax: ties, NaN", test_argmax);
+    tap("argmax: ties, what is not finite", test_argmax);
     tap("refusals", test_refusals);
     dev_close();
     tap("nothing is left", [] { CHECK(shim_live() == 0, "%d", shim_live()); });

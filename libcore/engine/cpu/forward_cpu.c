@@ -30,6 +30,7 @@
 #include "engine/cpu/q8h_build.h"
 #include "engine/cpu/kvcache_cpu.h"
 #include "engine/cpu/product_cpu.h"
+#include "engine/finite.h"
 #include "engine/sampler.h"
 #include "util/error.h"
 #include "util/mem.h"
@@ -46,7 +47,7 @@ struct pass {
     int r0; /* rows [r0, n_row) are active */
     int layer;
     const struct model_layer *w;
-    atomic_int bad_row; /* first whose K or V overflows */
+    atomic_int bad_row; /* first with a K, V or logit that is not finite */
 };
 
 /* A product of the active rows, whose input is [max_row, d_in]. */
@@ -55,6 +56,14 @@ static void pass_product(struct product *pr, const struct pass *p,
 {
     product_init(pr, p->c, p->r0, p->n_row - p->r0, !p->prompt, x, (size_t)d_in,
                  d_in);
+}
+
+static void note_bad(struct pass *p, int row)
+{
+    int bad = atomic_load(&p->bad_row);
+
+    while (row < bad && !atomic_compare_exchange_weak(&p->bad_row, &bad, row))
+        ;
 }
 
 /* ------------------------------------------------------- per-row stages */
@@ -190,12 +199,8 @@ static void rotate_row(struct pass *p, int t)
         if (!c->k->kv_store(
                 c->kv_type, kvcache_tile(kv, p->layer, 0, h, pos / KV_TILE),
                 kvcache_tile(kv, p->layer, 1, h, pos / KV_TILE), pos % KV_TILE,
-                k + (size_t)h * (size_t)d, v + (size_t)h * (size_t)d, d)) {
-            int bad = atomic_load(&p->bad_row);
-            while (t < bad &&
-                   !atomic_compare_exchange_weak(&p->bad_row, &bad, t))
-                ;
-        }
+                k + (size_t)h * (size_t)d, v + (size_t)h * (size_t)d, d))
+            note_bad(p, t);
     }
 }
 
@@ -357,19 +362,25 @@ static int keep_wanted(const struct pass *p, const struct out_mat *m)
     return n;
 }
 
-static void best_range(void *ctx, int thread, int64_t begin, int64_t end)
+/* Logits that are not finite choose nothing. */
+static void choose_range(void *ctx, int thread, int64_t begin, int64_t end)
 {
-    const struct pass *p = ctx;
+    struct pass *p = ctx;
+    int n = p->c->cfg->n_vocab;
 
     (void)thread;
-    for (int64_t r = begin; r < end; r++)
-        if (p->row[r].best)
-            *p->row[r].best =
-                sampler_best(p->row[r].logits, p->c->cfg->n_vocab);
+    for (int64_t r = begin; r < end; r++) {
+        const struct forward_row *row = &p->row[r];
+
+        if (row->logits && !finite_all(row->logits, (size_t)n))
+            note_bad(p, (int)r);
+        else if (row->best)
+            *row->best = sampler_best(row->logits, n);
+    }
 }
 
 /* Logits of the active rows; always by the row kernels. */
-static void head(struct pass *p)
+static cag_status head(struct pass *p, cag_error *err)
 {
     struct cpu *c = p->c;
     struct product pr;
@@ -382,7 +393,12 @@ static void head(struct pass *p)
     struct head_job job = { p, &pr.mat[0], keep_wanted(p, &pr.mat[0]) };
     pool_run(c->pool, head_range, &job, product_units(pr.mat[0].w.n_out),
              HEAD_SLICE / GEMM_ROW_GRID);
-    run_rows(p, best_range);
+    run_rows(p, choose_range);
+    int bad = atomic_load(&p->bad_row);
+    if (bad == INT_MAX || pool_cancelled(c->pool))
+        return CAG_OK;
+    return finite_fail(c->cfg, p->row[bad].pos,
+                       c->x + (size_t)bad * (size_t)c->cfg->d_model, err);
 }
 
 /* The residual stream after the last layer that is ours. */
@@ -446,10 +462,9 @@ static cag_status layers(struct pass *p, cag_error *err)
             return CAG_OK;
         layer_rest(p);
     }
-    if (p->req->x)
-        hand_over(p);
-    else
-        head(p);
+    if (!p->req->x)
+        return head(p, err);
+    hand_over(p);
     return CAG_OK;
 }
 

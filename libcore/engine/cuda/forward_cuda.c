@@ -25,6 +25,7 @@
 #include <limits.h>
 #include <string.h>
 
+#include "engine/finite.h"
 #include "util/mem.h"
 
 #define TRY(call)           \
@@ -548,6 +549,7 @@ static cag_status finish(struct pass *p, cag_error *err)
 {
     struct cuda *c = p->c;
     const int32_t *best = c->host_back + (p->dev.best - p->dev.bad);
+    size_t n_vocab = (size_t)c->cfg->n_vocab;
 
     if (cuk_stream_sync(c->run) != 0)
         return cuda_fail(c, "a forward pass", err);
@@ -563,9 +565,17 @@ static cag_status finish(struct pass *p, cag_error *err)
                         c->base.layer0 + l, p->row[bad].pos);
     }
     hand_out(p);
-    for (int r = p->r0; r < p->n_row; r++)
-        if (p->row[r].logits && p->row[r].best)
-            *p->row[r].best = best[r];
+    for (int r = p->r0; r < p->n_row; r++) {
+        const struct forward_row *row = &p->row[r];
+        bool ok = !row->logits ? true
+                  : row->best  ? best[r] >= 0
+                               : finite_all(row->logits, n_vocab);
+
+        if (!ok)
+            return finite_fail(c->cfg, row->pos, NULL, err);
+        if (row->logits && row->best)
+            *row->best = best[r];
+    }
     return CAG_OK;
 }
 
