@@ -132,13 +132,19 @@ static int run(const struct ask_opts *o, cag_kb *kb, struct batch_io *io)
     return UI_OK;
 }
 
-/* Rows would replace their own questions. */
-static bool same_file(int fd, const char *path)
+/* Where rows go; they would replace what is read. */
+static cag_status open_rows(const struct ask_opts *o, const cag_kb *kb,
+                            cag_rows **out, cag_error *err)
 {
-    struct stat a, b;
+    const cag_rows_keep keep[] = {
+        { strcmp(o->batch, "-") ? o->batch : "/dev/stdin",
+          "what the batch reads" },
+        { cag_kvc_get_info(cag_kb_get_kvc(kb))->path, "the cache" },
+        { cag_kb_model_path(kb), "the model" }
+    };
 
-    return fstat(fd, &a) == 0 && stat(path, &b) == 0 && S_ISREG(a.st_mode) &&
-           a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+    return cag_rows_open(o->output, o->resume, keep, sizeof keep / sizeof *keep,
+                         out, err);
 }
 
 int ask_batch(struct ask_opts *o, cag_kb *kb)
@@ -150,11 +156,7 @@ int ask_batch(struct ask_opts *o, cag_kb *kb)
     if (ask_lines_open(&io.in, o->batch, &err))
         return ui_error(&err);
     o->n_row = ask_lines_count(&io.in);
-    if (o->output && same_file(io.in.fd, o->output))
-        status = ui_fail(CAG_E_USAGE, o->output,
-                         "the output is what the batch reads");
-    else if (o->output && !o->dry_run &&
-             cag_rows_open(o->output, o->resume, &io.rows, &err))
+    if (o->output && !o->dry_run && open_rows(o, kb, &io.rows, &err))
         status = ui_error(&err);
     if (!status)
         status = run(o, kb, &io);

@@ -69,6 +69,8 @@ CAG_API void cag_kb_close(cag_kb *kb); /* NULL is allowed */
 /* Getters; strings and the cache are valid until cag_kb_close.  With
  * no_weights there is no engine: "none", "" and 0. */
 CAG_API const cag_kvc *cag_kb_get_kvc(const cag_kb *kb);
+/* As opened: a file or a directory; NULL with no_weights. */
+CAG_API const char *cag_kb_model_path(const cag_kb *kb);
 CAG_API const char *cag_kb_kernels(const cag_kb *kb); /* "avx2"            */
 CAG_API const char *cag_kb_device(const cag_kb *kb);  /* "cpu"             */
 /* The device in words and why this one; and its own memory in use, bytes. */

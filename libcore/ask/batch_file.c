@@ -31,6 +31,8 @@
 
 #define READ_BYTES ((size_t)64 << 10)
 #define MAX_LINE   ((size_t)64 << 20)
+#define TRIES      100
+#define ROW_BEGIN  "{\"schema\":1,"
 
 enum mode { ROWS_STAND, ROWS_APPEND, ROWS_COPY };
 
@@ -51,6 +53,47 @@ struct cag_rows {
 
 /* ------------------------------------------------------------------- open */
 
+/* Opened for writing, so never through a link, and created with the mode that
+ * PATH has.  -1 with errno. */
+static int open_new_or_old(const cag_rows *r)
+{
+    const int flags = O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW;
+    struct stat s;
+    bool there = stat(r->path, &s) == 0;
+    int fd = open(r->part, flags | O_CREAT | O_EXCL, there ? 0600 : 0666);
+
+    if (fd < 0)
+        return errno == EEXIST ? open(r->part, flags) : -1;
+    if (there && fchmod(fd, s.st_mode & 0777) != 0) {
+        int sys = errno;
+
+        unlink(r->part);
+        close(fd);
+        errno = sys;
+        return -1;
+    }
+    return fd;
+}
+
+/* May rows go to what was found under the name?  Somebody else's file, or
+ * one that has another name, was not left by a run of ours. */
+static cag_status may_use(const cag_rows *r, const struct stat *s,
+                          cag_error *err)
+{
+    if (!S_ISREG(s->st_mode))
+        return cag_fail(err, CAG_E_CREATE, r->part, -1,
+                        "is not a regular file");
+    if (s->st_uid != geteuid() && s->st_uid != 0)
+        return cag_fail(err, CAG_E_CREATE, r->part, -1,
+                        "belongs to another user: move it away, or choose "
+                        "another output");
+    if (s->st_nlink > 1)
+        return cag_fail(err, CAG_E_CREATE, r->part, -1,
+                        "has another name too (a hard link): move it away, or "
+                        "choose another output");
+    return CAG_OK;
+}
+
 /* PATH.part, locked.  A run that just ended may have renamed what was opened:
  * the file must still have its name. */
 static cag_status open_part(cag_rows *r, cag_error *err)
@@ -58,14 +101,22 @@ static cag_status open_part(cag_rows *r, cag_error *err)
     struct stat a, b;
     int locked;
 
-    for (;;) {
-        r->fd = open(r->part, O_RDWR | O_CLOEXEC | O_CREAT | O_NONBLOCK, 0666);
+    for (int i = 0; i < TRIES; i++) {
+        cag_status st;
+
+        r->fd = open_new_or_old(r);
+        if (r->fd < 0 && errno == ENOENT && i + 1 < TRIES)
+            continue; /* it was there, and was renamed */
+        if (r->fd < 0 && errno == ELOOP)
+            return cag_fail(err, CAG_E_CREATE, r->part, -1,
+                            "is a symbolic link: remove it, rows go there "
+                            "first");
         if (r->fd < 0 || fstat(r->fd, &a) != 0)
             return cag_fail_sys(err, CAG_E_CREATE, errno, r->part,
                                 "cannot create");
-        if (!S_ISREG(a.st_mode))
-            return cag_fail(err, CAG_E_CREATE, r->part, -1,
-                            "is not a regular file");
+        st = may_use(r, &a, err);
+        if (st)
+            return st;
         /* a file system without locks: then nobody else has one either */
         while ((locked = flock(r->fd, LOCK_EX | LOCK_NB)) != 0 &&
                errno == EINTR)
@@ -73,11 +124,14 @@ static cag_status open_part(cag_rows *r, cag_error *err)
         if (locked != 0 && errno == EWOULDBLOCK)
             return cag_fail(err, CAG_E_LOCKED, r->part, -1,
                             "another run is writing it");
-        if (stat(r->part, &b) == 0 && a.st_dev == b.st_dev &&
+        if (lstat(r->part, &b) == 0 && a.st_dev == b.st_dev &&
             a.st_ino == b.st_ino)
             return CAG_OK;
         close(r->fd);
+        r->fd = -1;
     }
+    return cag_fail(err, CAG_E_LOCKED, r->part, -1,
+                    "other runs come and go under this name");
 }
 
 /* The end of the last whole row of fd. */
@@ -108,10 +162,23 @@ static cag_status whole_rows(int fd, const char *path, uint64_t *size,
     return CAG_OK;
 }
 
+/* A file without one whole row: is it a row that was torn? */
+static cag_status check_torn(const cag_rows *r, cag_error *err)
+{
+    char head[sizeof ROW_BEGIN - 1];
+    ssize_t n = pread(r->fd, head, sizeof head, 0);
+
+    if (n < 0)
+        return cag_fail_sys(err, CAG_E_IO, errno, r->part, "cannot read");
+    return memcmp(head, ROW_BEGIN, (size_t)n) ? rows_foreign(r, err) : CAG_OK;
+}
+
 static cag_status find_earlier(cag_rows *r, cag_error *err)
 {
     cag_status st = whole_rows(r->fd, r->part, &r->old, err);
 
+    if (!st && !r->old)
+        st = check_torn(r, err);
     if (st)
         return st;
     r->earlier[0].fd = r->fd;
@@ -124,31 +191,78 @@ static cag_status find_earlier(cag_rows *r, cag_error *err)
     return whole_rows(r->earlier[1].fd, r->path, &r->earlier[1].size, err);
 }
 
-static cag_status open_file(cag_rows *r, bool resume, cag_error *err)
+/* PATH and PATH.part are none of the files that are read. */
+static cag_status check_keep(const cag_rows *r, const char *path,
+                             const cag_rows_keep *keep, int n_keep,
+                             cag_error *err)
+{
+    struct stat k, s;
+
+    for (int i = 0; i < n_keep; i++) {
+        if (!keep[i].path || stat(keep[i].path, &k) != 0)
+            continue;
+        if (stat(r->path, &s) == 0 && s.st_dev == k.st_dev &&
+            s.st_ino == k.st_ino)
+            return cag_fail(err, CAG_E_USAGE, path, -1, "the output is %s",
+                            keep[i].what);
+        if (stat(r->part, &s) == 0 && s.st_dev == k.st_dev &&
+            s.st_ino == k.st_ino)
+            return cag_fail(err, CAG_E_USAGE, r->part, -1,
+                            "rows go to this file first, and it is %s",
+                            keep[i].what);
+    }
+    return CAG_OK;
+}
+
+/* What an earlier run left is not thrown away because --resume was forgotten;
+ * nor is what only has the name. */
+static cag_status refuse_content(const cag_rows *r, cag_error *err)
+{
+    struct stat s;
+
+    if (fstat(r->fd, &s) != 0)
+        return cag_fail_sys(err, CAG_E_IO, errno, r->part, "cannot read");
+    return s.st_size ? cag_fail(err, CAG_E_CREATE, r->part, -1,
+                                "is there: rows of an earlier run, or another "
+                                "file; go on with --resume, or move it away")
+                     : CAG_OK;
+}
+
+static cag_status open_file(cag_rows *r, const char *path, bool resume,
+                            const cag_rows_keep *keep, int n_keep,
+                            cag_error *err)
 {
     struct buf name = BUF_INIT;
-    cag_status st = file_check_text(r->path, err);
+    cag_status st;
 
-    if (st)
-        return st;
     buf_str(&name, r->path);
     buf_str(&name, ".part");
     r->part = buf_detach(&name, NULL);
     if (!r->part)
         return cag_fail_nomem(err, "path");
-    st = open_part(r, err);
+    st = check_keep(r, path, keep, n_keep, err);
+    if (!st)
+        st = file_check_text(r->path, err);
+    if (!st)
+        st = open_part(r, err);
     if (st)
         return st;
     file_out_clean(r->part);
     if (resume)
         return find_earlier(r, err);
     r->mode = ROWS_APPEND;
-    return ftruncate(r->fd, 0) == 0
-               ? CAG_OK
-               : cag_fail_sys(err, CAG_E_IO, errno, r->part, "cannot write");
+    return refuse_content(r, err);
 }
 
-cag_status cag_rows_open(const char *path, bool resume, cag_rows **out,
+cag_status rows_foreign(const cag_rows *r, cag_error *err)
+{
+    return cag_fail(err, CAG_E_CREATE, r->part, -1,
+                    "holds no rows of cag-ask: move it away, or choose "
+                    "another output");
+}
+
+cag_status cag_rows_open(const char *path, bool resume,
+                         const cag_rows_keep *keep, int n_keep, cag_rows **out,
                          cag_error *err)
 {
     cag_rows *r = mem_zalloc(sizeof *r);
@@ -175,7 +289,7 @@ cag_status cag_rows_open(const char *path, bool resume, cag_rows **out,
                  ? CAG_OK
                  : cag_fail_sys(err, CAG_E_CREATE, errno, path, "cannot open");
     } else {
-        st = open_file(r, resume, err);
+        st = open_file(r, path, resume, keep, n_keep, err);
     }
     if (st)
         cag_rows_close(r);

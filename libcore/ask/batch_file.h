@@ -8,6 +8,8 @@
 
 #include "util/buf.h"
 
+/* CAG_E_CREATE: what PATH.part holds was not written by a batch. */
+cag_status rows_foreign(const cag_rows *r, cag_error *err);
 /* Called with each whole line, without its newline; at names it for
  * rows_read.  Lines longer than 64 MiB are passed over. */
 typedef cag_status (*rows_line_fn)(void *ctx, const char *line, size_t size,

@@ -61,7 +61,17 @@ static bool put_row_identity(struct buf *b, const jv *row)
     return q && key && put_identity(b, q, n, key, row);
 }
 
-/* One line of the earlier output; a line that is no answer is passed over. */
+/* An answer, or the error of a bad row. */
+static bool is_row(const jv *row)
+{
+    return jv_type(row) == JV_OBJECT &&
+           (jv_get(row, "answer") ? jv_get_str(row, "options", NULL) != NULL
+                                  : jv_get(row, "error") &&
+                                        jv_type(jv_get(row, "line")) == JV_INT);
+}
+
+/* One line of the earlier output.  PATH.part begins with a row, or is no file
+ * of rows; any other line that is no answer is passed over. */
 static cag_status load_line(void *ctx, const char *line, size_t size,
                             uint64_t at, cag_error *err)
 {
@@ -70,9 +80,12 @@ static cag_status load_line(void *ctx, const char *line, size_t size,
     jv *row = NULL;
     cag_status st = CAG_OK;
 
-    if (jv_parse(line, size, NULL, &row, NULL) == CAG_OK &&
-        jv_type(row) == JV_OBJECT && jv_get(row, "answer") &&
-        !jv_get(row, "error") && put_row_identity(&b, row)) {
+    if (jv_parse(line, size, NULL, &row, NULL) != CAG_OK)
+        row = NULL;
+    if (at == 0 && !is_row(row))
+        st = rows_foreign(k->earlier, err);
+    else if (row && jv_type(row) == JV_OBJECT && jv_get(row, "answer") &&
+             !jv_get(row, "error") && put_row_identity(&b, row)) {
         if (k->n_row == k->cap_row) {
             size_t more = k->cap_row ? 2 * k->cap_row : 256, bytes;
             void *v = mem_mul(&bytes, more, sizeof *k->row)

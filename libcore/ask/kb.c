@@ -213,6 +213,11 @@ const cag_kvc *cag_kb_get_kvc(const cag_kb *kb)
     return kb->kvc;
 }
 
+const char *cag_kb_model_path(const cag_kb *kb)
+{
+    return kb->model ? cag_model_get_info(kb->model)->path : NULL;
+}
+
 const char *cag_kb_kernels(const cag_kb *kb)
 {
     return kb->engine ? cag_engine_kernels(kb->engine) : "none";

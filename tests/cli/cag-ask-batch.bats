@@ -295,6 +295,47 @@ setup() {
     [ ! -e c.kvc.part ]
 }
 
+@test "FILE.part is never another file's contents, whatever is called so" {
+    # what the batch reads, also through standard input
+    echo 'Who leads?' >q.part
+    expect 64 cag-ask --batch q.part -o q qwen.kvc
+    refused "q.part" "it is what the batch reads"
+    expect 64 cag-ask --batch - -o q qwen.kvc <q.part
+    refused "q.part" "it is what the batch reads"
+    [ "$(cat q.part)" = 'Who leads?' ] && [ ! -e q ]
+    # the cache, and the model
+    cp qwen.kvc c.part
+    sum=$(sha256sum <c.part)
+    expect 64 cag-ask --batch rows.jsonl -o c c.part
+    refused "c.part" "it is the cache"
+    expect 73 cag-ask --batch rows.jsonl -o c qwen.kvc
+    refused "c.part" "is there" "--resume"
+    [ "$(sha256sum <c.part)" = "$sum" ]
+    # links
+    echo precious >victim
+    for make in 'ln -s victim' 'ln -s nowhere' 'ln victim'; do
+        for resume in '' --resume; do
+            [ -L link.part ] || [ -e link.part ] || case $make in
+                *nowhere) ln -s nowhere link.part ;; *) $make link.part ;;
+            esac
+            expect 73 cag-ask --batch rows.jsonl -o link $resume qwen.kvc
+            refused "link.part"
+        done
+        rm link.part
+    done
+    [ "$(cat victim)" = precious ] && [ ! -e nowhere ] && [ ! -e link ]
+    # rows of an interrupted run, when --resume was forgotten
+    head -n 40 want.jsonl >o.part
+    expect 73 cag-ask --batch rows.jsonl -o o qwen.kvc
+    refused "o.part" "go on with --resume"
+    head -n 40 want.jsonl | cmp o.part -
+    # a private output stays private
+    rm -f o.part && echo old >o && chmod 600 o
+    expect 0 cag-ask -n 1 --batch q.part -o o qwen.kvc
+    [ "$(stat -c %a o)" = 600 ]
+    rm -f q.part c.part o victim
+}
+
 @test "bad rows keep FILE.part; --resume asks only them again" {
     sed '5s/.*/{bad/' rows.jsonl >q.jsonl
     expect 2 cag-ask --batch q.jsonl -o o qwen.kvc
@@ -395,7 +436,7 @@ setup() {
     [ $((kib - before)) -lt 3072 ]
 }
 
-@test "a torn or foreign FILE.part is repaired" {
+@test "a torn FILE.part is repaired, a foreign one left alone" {
     cag-ask -q --batch rows.jsonl -o o qwen.kvc
     for bytes in 1 50 5000; do
         head -c -$bytes o >o.part
@@ -404,10 +445,19 @@ setup() {
         cag-ask -q --batch rows.jsonl -o o --resume qwen.kvc
         steady o | cmp want.jsonl -
     done
-    printf '\0garbage\n{"question":"Question 1?","answer":"forged"}\n{"' >o.part
+    # whatever stands between rows
+    (
+        head -n 3 o
+        printf '\0garbage\n{"question":"Question 1?","answer":"forged"}\n{"'
+    ) >o.part
     rm o
     cag-ask -q --batch rows.jsonl -o o --resume qwen.kvc
     steady o | cmp want.jsonl -
+    printf '\0garbage\n{"question":"Question 1?","answer":"forged"}\n{"' >o.part
+    cp o.part saved
+    expect 73 cag-ask --batch rows.jsonl -o o --resume qwen.kvc
+    refused "o.part" "holds no rows"
+    cmp o.part saved
 }
 
 @test "two runs do not write one file" {

@@ -293,9 +293,9 @@ static cag_status scene_batch(struct result *res, cag_error *err)
     /* rows that stand, one that differs, a torn one; and PATH itself */
     write_text(in_dir(path, "memory/rows"),
                "{\"line\":7,\"question\":\"When?\",\"options\":\"none\"}\n");
-    write_text(
-        in_dir(part, "memory/rows.part"),
-        "{\"line\":7,\"question\":\"When?\",\"options\":\"none\"}\n{\"li");
+    write_text(in_dir(part, "memory/rows.part"),
+               "{\"line\":7,\"question\":\"When?\",\"options\":\"none\","
+               "\"answer\":\"\"}\n{\"li");
 
     cag_ask_params_init(&p);
     p.max_tok = 3;
@@ -303,7 +303,7 @@ static cag_status scene_batch(struct result *res, cag_error *err)
     o.parallel = 3;
     o.params = &p;
     if (!st)
-        st = cag_rows_open(path, true, &l.rows, err);
+        st = cag_rows_open(path, true, NULL, 0, &l.rows, err);
     o.earlier = l.rows;
     if (!st)
         st = cag_kb_batch(k, &o, next_line, take_row, &l, &r, err);

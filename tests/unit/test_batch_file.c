@@ -24,7 +24,7 @@ static void assert_names(const char *want)
 static cag_status run(bool resume, const char *rows, cag_rows **out)
 {
     cag_error err = CAG_ERROR_INIT;
-    cag_status st = cag_rows_open("o", resume, out, &err);
+    cag_status st = cag_rows_open("o", resume, NULL, 0, out, &err);
 
     while (!st && *rows) {
         size_t n = strcspn(rows, "\n");
@@ -85,8 +85,11 @@ static void test_new(void **state)
     cag_rows_close(r);
     assert_names("o ");
     assert_content("o", "a\nb\nc\n");
-    /* without resume nothing is taken over */
+    /* without resume nothing is taken over, and nothing thrown away */
     put("o.part", "x\ny\n");
+    assert_int_equal(run(false, "+z\n", &r), CAG_E_CREATE);
+    assert_content("o.part", "x\ny\n");
+    put("o.part", "");
     r = run_ok(false, "+z\n");
     assert_earlier(r, "");
     assert_content("o.part", "z\n");
@@ -141,7 +144,8 @@ static void test_a_row_that_differs(void **state)
     /* all answered, but not good: in order, d is gone, still locked */
     assert_int_equal(cag_rows_end(r, false, NULL), CAG_OK);
     assert_content("o.part", "a\nnew\nb\nc\n");
-    assert_int_equal(cag_rows_open("o", true, &other, NULL), CAG_E_LOCKED);
+    assert_int_equal(cag_rows_open("o", true, NULL, 0, &other, NULL),
+                     CAG_E_LOCKED);
     cag_rows_close(r);
     put("o.part", "a\nb\n");
     r = run_ok(true, "+x\n=a\n");
@@ -211,6 +215,92 @@ static void test_long_lines(void **state)
     cag_rows_close(r);
 }
 
+/* PATH.part is whatever has that name: each is refused and stays as it was,
+ * with and without resume. */
+static void refuse_part(const char *why)
+{
+    for (int resume = 0; resume < 2; resume++) {
+        cag_error err = CAG_ERROR_INIT;
+        cag_rows *r;
+
+        assert_int_equal(cag_rows_open("o", resume, NULL, 0, &r, &err),
+                         CAG_E_CREATE);
+        assert_non_null(strstr(err.msg, why));
+        assert_string_equal(err.file, "o.part");
+    }
+    assert_int_equal(unlink("o.part"), 0);
+}
+
+static void test_a_part_that_is_no_part(void **state)
+{
+    const cag_rows_keep keep[] = { { NULL, "none" },
+                                   { "gone", "nothing" },
+                                   { "q.part", "what is read" } };
+    cag_error err = CAG_ERROR_INIT;
+    cag_rows *r;
+
+    (void)state;
+    put("victim", "mine\n");
+    assert_int_equal(symlink("victim", "o.part"), 0);
+    refuse_part("symbolic link");
+    assert_int_equal(symlink("nowhere", "o.part"), 0);
+    refuse_part("symbolic link");
+    assert_int_equal(link("victim", "o.part"), 0);
+    refuse_part("hard link");
+    assert_content("victim", "mine\n");
+    assert_int_not_equal(access("nowhere", F_OK), 0);
+    put("o.part", "no newline, and no row");
+    assert_int_equal(cag_rows_open("o", true, NULL, 0, &r, &err), CAG_E_CREATE);
+    assert_non_null(strstr(err.msg, "no rows"));
+    assert_content("o.part", "no newline, and no row");
+    put("o.part", "{\"schema\":1,\"li");
+    r = run_ok(true, "+a\n");
+    cag_rows_close(r);
+    assert_content("o.part", "a\n");
+    if (geteuid() == 0) { /* root can make another user's */
+        assert_int_equal(chown("o.part", 12345, (gid_t)-1), 0);
+        refuse_part("another user");
+    } else {
+        assert_int_equal(unlink("o.part"), 0);
+    }
+    put("q.part", "Who?\n");
+    for (int resume = 0; resume < 2; resume++) {
+        assert_int_equal(cag_rows_open("q", resume, keep, 3, &r, &err),
+                         CAG_E_USAGE);
+        assert_non_null(strstr(err.msg, "it is what is read"));
+        assert_int_equal(cag_rows_open("q.part", resume, keep, 3, &r, &err),
+                         CAG_E_USAGE);
+        assert_non_null(strstr(err.msg, "the output is what is read"));
+    }
+    assert_content("q.part", "Who?\n");
+    assert_names("q.part victim ");
+    assert_int_equal(unlink("q.part") | unlink("victim"), 0);
+}
+
+/* An output that was private stays so, and one that was shared. */
+static void test_mode_of_the_old_file(void **state)
+{
+    static const mode_t modes[] = { 0600, 0640, 0664, 0444 };
+    struct stat s;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
+        cag_rows *r;
+
+        put("o", "old\n");
+        assert_int_equal(chmod("o", modes[i]), 0);
+        r = run_ok(false, "+a\n");
+        assert_int_equal(stat("o.part", &s), 0);
+        assert_int_equal(s.st_mode & 07777, modes[i]);
+        assert_int_equal(cag_rows_end(r, true, NULL), CAG_OK);
+        cag_rows_close(r);
+        assert_int_equal(stat("o", &s), 0);
+        assert_int_equal(s.st_mode & 07777, modes[i]);
+        assert_content("o", "a\n");
+        assert_int_equal(unlink("o"), 0);
+    }
+}
+
 static void test_what_is_no_file(void **state)
 {
     cag_rows *r;
@@ -218,15 +308,16 @@ static void test_what_is_no_file(void **state)
 
     (void)state;
     assert_int_equal(mkdir("o", 0700), 0);
-    assert_int_equal(cag_rows_open("o", true, &r, &err), CAG_E_CREATE);
+    assert_int_equal(cag_rows_open("o", true, NULL, 0, &r, &err), CAG_E_CREATE);
     assert_string_equal(err.msg, "is a directory");
     assert_int_equal(rmdir("o"), 0);
     assert_int_equal(mkfifo("o.part", 0600), 0);
-    assert_int_equal(cag_rows_open("o", true, &r, &err), CAG_E_CREATE);
+    assert_int_equal(cag_rows_open("o", true, NULL, 0, &r, &err), CAG_E_CREATE);
     assert_string_equal(err.msg, "is not a regular file");
-    assert_int_equal(cag_rows_open("none/o", true, &r, &err), CAG_E_CREATE);
+    assert_int_equal(cag_rows_open("none/o", true, NULL, 0, &r, &err),
+                     CAG_E_CREATE);
     assert_int_equal(symlink("/dev/null", "null"), 0);
-    assert_int_equal(cag_rows_open("null", true, &r, &err), CAG_OK);
+    assert_int_equal(cag_rows_open("null", true, NULL, 0, &r, &err), CAG_OK);
     assert_null(cag_rows_part(r));
     assert_int_equal(cag_rows_put(r, "a\n", 2, CAG_ROW_NEW, &err), CAG_OK);
     assert_int_equal(cag_rows_end(r, true, &err), CAG_OK);
@@ -283,6 +374,8 @@ int main(void)
         T(test_every_write_fails),
         T(test_long_lines),
         T(test_what_is_no_file),
+        T(test_a_part_that_is_no_part),
+        T(test_mode_of_the_old_file),
         T(test_symlink),
         T(test_faults),
     };

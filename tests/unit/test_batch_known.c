@@ -45,7 +45,7 @@ static int begin(void **state)
     f = fopen(path, "w");
     assert_int_equal(fwrite(earlier, sizeof earlier - 1, 1, f), 1);
     assert_int_equal(fclose(f), 0);
-    return cag_rows_open(path, true, &rows, NULL);
+    return cag_rows_open(path, true, NULL, 0, &rows, NULL);
 }
 
 static int end(void **state)
