@@ -314,7 +314,7 @@ check-long: deps model ## check with the long loops, distcheck, a minute per fuz
 sanitize: ## all tests under ASan and UBSan
 	@$(MAKE) MODE=san check
 
-check-cuda: ## prove and measure a GPU here; wants make cuda tests before
+check-cuda: ## prove and measure a GPU here; wants make gpu-tree before
 	@CAG_BIN=$(CURDIR)/$(B) tests/cuda/check_cuda.sh
 
 lint: all ## layers, symbols, banned calls, headers, man pages

@@ -329,7 +329,8 @@ END
     counted "$CAG_BIN/check_cuda" --plugin "$plugin" --probe
     CAG_SHIM=driver=0 expect 69 "$CAG_BIN/check_cuda" --plugin "$plugin" --probe
     [ "$(wc -l <"$err")" = 1 ]
-    counted "$CAG_BIN/check_cuda" --plugin "$plugin" --tiny --budget 3 out.json
+    counted "$CAG_BIN/check_cuda" --plugin "$plugin" --tiny --step 30 \
+        --budget 33 out.json
     grep -q '"least_cosine":0.999' out.json
     grep -q '"device":"cuda:0 host shim 0' out.json
 }

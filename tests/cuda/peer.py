@@ -1,21 +1,22 @@
 #!/usr/bin/env python3
 """The figures of check_cuda from transformers: a random Qwen3-0.6B in bf16.
 
-Prints one JSON object a line, the most important first; ends by itself after
-BUDGET seconds (first argument, 30).  Exit 69 where torch sees no GPU.
+Prints one JSON object a line, the most important first; ends by itself BUDGET
+seconds (first argument, 30) after its imports, which may take as long when
+cold.  Exit 69 where torch sees no GPU.
 """
 import json
 import sys
 import time
 
 budget = float(sys.argv[1]) if len(sys.argv) > 1 else 30.0
-start = time.monotonic()
 try:
     import torch
     from transformers import Qwen3Config, Qwen3ForCausalLM
 except ImportError as e:
     print(f"peer: skipped, {e}", file=sys.stderr)
     sys.exit(69)
+start = time.monotonic()
 if not torch.cuda.is_available():
     print("peer: skipped, torch sees no GPU", file=sys.stderr)
     sys.exit(69)
