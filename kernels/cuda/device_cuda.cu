@@ -11,10 +11,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The context does not survive these. */
+/* The context does not survive these.  Numbers: not in every toolkit's list. */
 static bool is_sticky(int code)
 {
     switch (code) {
+    case 220:                       /* cudaErrorNvlinkUncorrectable */
+    case 226:                       /* cudaErrorContained */
+    case 709:                       /* cudaErrorContextIsDestroyed */
+    case 721:                       /* cudaErrorTensorMemoryLeak */
+    case 806:                       /* cudaErrorMpsRpcFailure */
+    case 810:                       /* cudaErrorMpsClientTerminated */
     case cudaErrorIllegalAddress:
     case cudaErrorLaunchFailure:
     case cudaErrorLaunchTimeout:

@@ -104,8 +104,8 @@ __global__ static void __launch_bounds__(NORM_THREADS)
 swiglu_kernel(void *out, int out_type, const float *g, const float *u,
               size_t ld, int d)
 {
-    const size_t t = blockIdx.y;
-    const int i = (int)(blockIdx.x * blockDim.x + threadIdx.x);
+    const size_t t = blockIdx.x;
+    const int i = (int)(blockIdx.y * blockDim.x + threadIdx.x);
 
     if (i >= d)
         return;
@@ -118,10 +118,10 @@ int cuk_swiglu(struct cuk_stream *s, void *dev_out, int out_type,
                const float *dev_g, const float *dev_u, size_t ld, int n_row,
                int d)
 {
-    if (n_row < 1 || n_row > 65535 || d < 1 || !cuk_operand(out_type))
+    if (n_row < 1 || d < 1 || !cuk_operand(out_type))
         CUK_REFUSE(s->d, "cuk_swiglu");
     CUK_RUN(s, "swiglu_kernel", swiglu_kernel,
-            dim3((unsigned)cuk_ceil(d, NORM_THREADS), (unsigned)n_row),
+            dim3((unsigned)n_row, (unsigned)cuk_ceil(d, NORM_THREADS)),
             dim3(NORM_THREADS), 0, dev_out, out_type, dev_g, dev_u, ld, d);
     return 0;
 }

@@ -13,7 +13,10 @@
  *             guarded by ASan; so is device memory
  *   cp.async  copies happen at once or at the wait, at random
  *   streams   queues; work runs late, in a random order that stream order
- *             and events allow (cuda_shim.cc)
+ *             and events allow (shim_stream.cc)
+ *   devices   each thread has a current one; what belongs to another is refused
+ *   limits    shared memory above 48 KiB has to be asked for, device memory
+ *             comes in pages, some calls are refused in a capture
  *
  * Arithmetic: mma adds in double and rounds once; a GPU rounds somewhere in
  * between, so tests have tolerances.
@@ -69,7 +72,11 @@ uint8_t *shim_smem(void);
 #define CUK_SMEM(name) uint8_t *name = shim_smem()
 
 typedef struct shim_stream *cudaStream_t;
-void shim_launch(const char *name, dim3 grid, dim3 block, size_t smem,
+struct shim_kernel {
+    const char *name;
+    const void *fn; /* what cudaFuncSetAttribute names */
+};
+void shim_launch(shim_kernel k, dim3 grid, dim3 block, size_t smem,
                  cudaStream_t s, std::function<void()> body);
 
 template <class... P, class... A>
@@ -77,7 +84,8 @@ void shim_launch_args(const char *name, dim3 grid, dim3 block, size_t smem,
                       cudaStream_t s, void (*kernel)(P...), const A &...a)
 {
     std::tuple<P...> bound(a...); /* values as of the launch */
-    shim_launch(name, grid, block, smem, s, [=] { std::apply(kernel, bound); });
+    shim_launch({ name, (const void *)kernel }, grid, block, smem, s,
+                [=] { std::apply(kernel, bound); });
 }
 #define CUK_LAUNCH(kernel, grid, block, smem, stream, ...) \
     shim_launch_args(#kernel, grid, block, smem, stream, kernel, __VA_ARGS__)
@@ -192,9 +200,13 @@ enum cudaError_t {
     cudaErrorNoDevice = 100,
     cudaErrorInvalidDevice = 101,
     cudaErrorECCUncorrectable = 214,
+    cudaErrorNvlinkUncorrectable = 220,
+    cudaErrorContained = 226,
+    cudaErrorInvalidResourceHandle = 400,
     cudaErrorNotReady = 600,
     cudaErrorIllegalAddress = 700,
     cudaErrorLaunchTimeout = 702,
+    cudaErrorContextIsDestroyed = 709,
     cudaErrorAssert = 710,
     cudaErrorHardwareStackError = 714,
     cudaErrorIllegalInstruction = 715,
@@ -202,7 +214,11 @@ enum cudaError_t {
     cudaErrorInvalidAddressSpace = 717,
     cudaErrorInvalidPc = 718,
     cudaErrorLaunchFailure = 719,
+    cudaErrorTensorMemoryLeak = 721,
+    cudaErrorMpsRpcFailure = 806,
+    cudaErrorMpsClientTerminated = 810,
     cudaErrorStreamCaptureUnsupported = 900,
+    cudaErrorStreamCaptureInvalidated = 901,
     cudaErrorStreamCaptureUnjoined = 904,
     cudaErrorUnknown = 999
 };

@@ -21,6 +21,7 @@
 #include <vector>
 
 struct shim_event {
+    int         dev = 0;
     uint64_t    recorded = 0, done = 0;     /* versions */
     float       ms = 0;                     /* when done */
     shim_graph *graph = nullptr;            /* recorded while capturing */
@@ -34,6 +35,7 @@ struct node {
 
 struct shim_graph {
     std::vector<node>       nodes;
+    bool                    invalid = false;  /* a call was refused */
     std::set<shim_stream *> streams;
 };
 
@@ -48,12 +50,14 @@ struct op {
 
 struct shim_stream {
     std::deque<op>   q;
+    int              dev = 0;
     shim_graph      *graph = nullptr;       /* being captured into */
     std::vector<int> last;                  /* nodes the next one follows */
 };
 
 struct shim_blas {
     shim_stream *s = nullptr;
+    int          dev = 0;
 };
 
 namespace {
@@ -64,11 +68,16 @@ uint64_t clock_steps, n_calls;
 int      n_dev = 1, sm = 89, driver = 13000, runtime = 13000;
 int      fail_in, fail_code, last_error, lost;
 char     fail_name[64];
-uint64_t mem_total = (uint64_t)1 << 30, mem_used, mem_peak;
+const int MAX_DEV = 8;
+uint64_t mem_total = (uint64_t)1 << 30, mem_used[MAX_DEV], mem_peak;
 struct shim_count counts;
 bool     in_graph;
+thread_local int current;               /* device */
+/* shared memory that a kernel may have on a device, where it asked for it */
+std::map<std::pair<int, const void *>, size_t> smem_of;
+const size_t SMEM_PLAIN = 48 * 1024, SMEM_MOST = 99 * 1024;
 
-struct area { size_t size; };
+struct area { size_t size; int dev; };
 std::map<uintptr_t, area> dev_mem, host_mem;
 std::set<shim_stream *> streams;
 std::set<shim_event *>  events;
@@ -132,6 +141,29 @@ bool capturing(void)
     }();
 }
 
+/* What must not be called while a stream is captured: it says so, and the
+ * capture comes to nothing. */
+bool refuse_capture(void)
+{
+    for (shim_stream *s : streams)
+        if (s->graph)
+            s->graph->invalid = true;
+    if (capturing())
+        last_error = cudaErrorStreamCaptureUnsupported;
+    return capturing();
+}
+#define NOT_IN_CAPTURE()  \
+    if (refuse_capture()) \
+    return cudaErrorStreamCaptureUnsupported
+
+/* What n bytes take: blocks of more than half a page have whole ones. */
+uint64_t paged(size_t n)
+{
+    const size_t page = (size_t)2 << 20;
+
+    return n > page / 2 ? (n + page - 1) / page * page : n;
+}
+
 /* Run one piece of queued work; false when there is none that may run. */
 bool step(void)
 {
@@ -184,16 +216,19 @@ void queue(shim_stream *s, std::function<void()> fn)
         ;
 }
 
-/* The live allocation around [p, p + n), or abort. */
+/* The live allocation around [p, p + n) is there, and dev's; or abort. */
 void check_range(const char *what, const std::map<uintptr_t, area> &in,
-                 const void *p, size_t n)
+                 const void *p, size_t n, int dev)
 {
     auto it = in.upper_bound((uintptr_t)p);
 
     if (it != in.begin()) {
         --it;
-        if ((uintptr_t)p + n <= it->first + it->second.size)
+        if ((uintptr_t)p + n <= it->first + it->second.size) {
+            if (it->second.dev != dev)
+                stop("memory of another device");
             return;
+        }
     }
     stop(what);
 }
@@ -209,7 +244,7 @@ uint32_t shim_random(void)
 /* ----------------------------------------------------------------- control */
 
 void shim_seed(uint64_t seed) { rng = seed * 2654435761u + 12345; }
-void shim_devices(int n) { n_dev = n; }
+void shim_devices(int n) { n_dev = n < MAX_DEV ? n : MAX_DEV; }
 void shim_memory(uint64_t total) { mem_total = total; }
 void shim_sm(int v) { sm = v; }
 void shim_versions(int d, int r) { driver = d; runtime = r; }
@@ -225,7 +260,7 @@ uint64_t shim_peak(void)
 {
     uint64_t p = mem_peak;
 
-    mem_peak = mem_used;
+    mem_peak = mem_used[current];
     return p;
 }
 
@@ -263,7 +298,7 @@ static void from_environment(void)
     for (; s && *s; s += used) {
         used = 0;
         if (sscanf(s, " devices=%d%n", &n, &used) == 1 && used > 0)
-            n_dev = n;
+            shim_devices(n);
         else if (sscanf(s, " memory=%d%n", &n, &used) == 1 && used > 0)
             mem_total = (uint64_t)n << 20;
         else if (sscanf(s, " sm=%d%n", &n, &used) == 1 && used > 0)
@@ -319,6 +354,10 @@ const char *cudaGetErrorName(cudaError_t e)
     case cudaErrorLaunchFailure: return "cudaErrorLaunchFailure";
     case cudaErrorStreamCaptureUnsupported:
         return "cudaErrorStreamCaptureUnsupported";
+    case cudaErrorInvalidResourceHandle:
+        return "cudaErrorInvalidResourceHandle";
+    case cudaErrorStreamCaptureInvalidated:
+        return "cudaErrorStreamCaptureInvalidated";
     case cudaErrorStreamCaptureUnjoined:
         return "cudaErrorStreamCaptureUnjoined";
     default: return "cudaErrorUnknown";
@@ -371,24 +410,26 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int i)
     p->minor = sm % 10;
     p->multiProcessorCount = 4;
     p->totalGlobalMem = mem_total;
-    p->sharedMemPerBlockOptin = 99 * 1024;
+    p->sharedMemPerBlockOptin = SMEM_MOST;
     return cudaSuccess;
 }
 
 cudaError_t cudaSetDevice(int i)
 {
     ENTER();
-    return i >= 0 && i < n_dev ? cudaSuccess : error(cudaErrorInvalidDevice);
+    if (i < 0 || i >= n_dev)
+        return error(cudaErrorInvalidDevice);
+    current = i;
+    return cudaSuccess;
 }
 
 cudaError_t cudaDeviceSynchronize(void)
 {
     ENTER();
-    if (capturing())
-        return error(cudaErrorStreamCaptureUnsupported);
+    NOT_IN_CAPTURE();
     drain([] {
         for (shim_stream *s : streams)
-            if (!s->q.empty())
+            if (s->dev == current && !s->q.empty())
                 return false;
         return true;
     });
@@ -400,7 +441,7 @@ cudaError_t cudaDeviceSynchronize(void)
 cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes)
 {
     ENTER();
-    *free_bytes = mem_total - mem_used;
+    *free_bytes = mem_total - mem_used[current];
     *total_bytes = mem_total;
     return cudaSuccess;
 }
@@ -413,22 +454,21 @@ static void *fresh(std::map<uintptr_t, area> &in, size_t n)
     if (posix_memalign(&p, 256, n) != 0)
         stop("out of memory");
     memset(p, 0xff, n);      /* NaN of every float type */
-    in[(uintptr_t)p] = { n };
+    in[(uintptr_t)p] = { n, current };
     return p;
 }
 
 cudaError_t cudaMalloc(void **p, size_t n)
 {
     ENTER();
-    if (capturing())
-        return error(cudaErrorStreamCaptureUnsupported);
-    if (n > mem_total - mem_used)
+    NOT_IN_CAPTURE();
+    if (paged(n) > mem_total - mem_used[current])
         return error(cudaErrorMemoryAllocation);
     *p = fresh(dev_mem, n);
     counts.allocs++;
-    mem_used += n;
-    if (mem_used > mem_peak)
-        mem_peak = mem_used;
+    mem_used[current] += paged(n);
+    if (mem_used[current] > mem_peak)
+        mem_peak = mem_used[current];
     return cudaSuccess;
 }
 
@@ -439,9 +479,10 @@ cudaError_t cudaFree(void *p)
 
     if (it == dev_mem.end())
         stop("cudaFree of what cudaMalloc did not give");
+    NOT_IN_CAPTURE();
     cudaDeviceSynchronize();
     counts.frees++;
-    mem_used -= it->second.size;
+    mem_used[it->second.dev] -= paged(it->second.size);
     dev_mem.erase(it);
     free(p);
     return cudaSuccess;
@@ -450,6 +491,7 @@ cudaError_t cudaFree(void *p)
 cudaError_t cudaHostAlloc(void **p, size_t n, unsigned)
 {
     ENTER();
+    NOT_IN_CAPTURE();
     *p = fresh(host_mem, n);
     return cudaSuccess;
 }
@@ -461,6 +503,7 @@ cudaError_t cudaFreeHost(void *p)
 
     if (it == host_mem.end())
         stop("cudaFreeHost of what cudaHostAlloc did not give");
+    NOT_IN_CAPTURE();
     cudaDeviceSynchronize();
     host_mem.erase(it);
     free(p);
@@ -482,10 +525,10 @@ cudaError_t cudaMemcpy2DAsync(void *dst, size_t dp, const void *src,
         return error(cudaErrorInvalidValue);
     if (kind != cudaMemcpyDeviceToHost)
         check_range("a copy to what is not device memory", dev_mem, dst,
-                    (n_row - 1) * dp + width);
+                    (n_row - 1) * dp + width, s->dev);
     if (kind != cudaMemcpyHostToDevice)
         check_range("a copy from what is not device memory", dev_mem, src,
-                    (n_row - 1) * sp + width);
+                    (n_row - 1) * sp + width, s->dev);
     if (kind == cudaMemcpyDeviceToHost && !s->graph)
         counts.bytes_back += n_row * width;
     queue(s, [=] {
@@ -501,7 +544,8 @@ cudaError_t cudaMemcpy2DAsync(void *dst, size_t dp, const void *src,
 cudaError_t cudaMemsetAsync(void *p, int byte, size_t n, cudaStream_t s)
 {
     ENTER();
-    check_range("a memset of what is not device memory", dev_mem, p, n);
+    check_range("a memset of what is not device memory", dev_mem, p, n,
+                s->dev);
     queue(s, [=] { memset(p, byte, n); });
     return cudaSuccess;
 }
@@ -512,6 +556,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned)
 {
     ENTER();
     *s = new shim_stream;
+    (*s)->dev = current;
     streams.insert(*s);
     return cudaSuccess;
 }
@@ -529,7 +574,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t s)
 {
     ENTER();
     if (s->graph)
-        return error(cudaErrorStreamCaptureUnsupported);
+        NOT_IN_CAPTURE();
     counts.syncs++;
     drain([=] { return s->q.empty(); });
     return cudaSuccess;
@@ -557,6 +602,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned)
 {
     ENTER();
     *e = new shim_event;
+    (*e)->dev = current;
     events.insert(*e);
     return cudaSuccess;
 }
@@ -573,6 +619,8 @@ cudaError_t cudaEventDestroy(cudaEvent_t e)
 cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s)
 {
     ENTER();
+    if (e->dev != s->dev)
+        return error(cudaErrorInvalidResourceHandle);
     if (s->graph) {
         e->graph = s->graph;
         e->node = add_node(s, [] {});
@@ -586,6 +634,7 @@ cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s)
 cudaError_t cudaEventSynchronize(cudaEvent_t e)
 {
     ENTER();
+    NOT_IN_CAPTURE();
     drain([=] { return e->done >= e->recorded; });
     return cudaSuccess;
 }
@@ -593,6 +642,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t e)
 cudaError_t cudaEventQuery(cudaEvent_t e)
 {
     ENTER();
+    NOT_IN_CAPTURE();
     if (shim_random() % 2)
         step();
     return e->done >= e->recorded ? cudaSuccess : cudaErrorNotReady;
@@ -641,6 +691,8 @@ cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *out)
         if (e->graph == g)
             e->graph = nullptr;
     cudaError_t e = enter(__func__);
+    if (e == cudaSuccess && g->invalid)
+        e = error(cudaErrorStreamCaptureInvalidated);
     if (e == cudaSuccess && !joined)
         e = error(cudaErrorStreamCaptureUnjoined);
     if (e != cudaSuccess) {
@@ -698,6 +750,8 @@ static void run_graph(const shim_graph *g)
 cudaError_t cudaGraphLaunch(cudaGraphExec_t e, cudaStream_t s)
 {
     ENTER();
+    if (s->dev != current)
+        return error(cudaErrorInvalidResourceHandle);
     counts.replays++;
     queue(s, [=] {
         in_graph = true;
@@ -709,24 +763,39 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t e, cudaStream_t s)
 
 /* ----------------------------------------------------------------- kernels */
 
-void shim_launch(const char *name, dim3 grid, dim3 block, size_t smem,
+static size_t smem_allowed(const void *fn)
+{
+    auto it = smem_of.find({ current, fn });
+
+    return it == smem_of.end() ? SMEM_PLAIN : it->second;
+}
+
+void shim_launch(shim_kernel k, dim3 grid, dim3 block, size_t smem,
                  cudaStream_t s, std::function<void()> body)
 {
     LOCK();
-    if (enter(name) != cudaSuccess)
+    if (enter(k.name) != cudaSuccess)
         return;
     counts.launches++;
+    if (s->dev != current) {
+        error(cudaErrorInvalidResourceHandle);
+        return;
+    }
     if (grid.x == 0 || grid.y == 0 || grid.y > 65535 || grid.z > 65535 ||
-        block.x * block.y * block.z > 1024 || block.x == 0) {
+        block.x * block.y * block.z > 1024 || block.x == 0 ||
+        smem > smem_allowed(k.fn)) {
         error(cudaErrorInvalidValue);
         return;
     }
-    queue(s, [=] { shim_run_kernel(name, grid, block, smem, body); });
+    queue(s, [=] { shim_run_kernel(k.name, grid, block, smem, body); });
 }
 
-cudaError_t cudaFuncSetAttribute(const void *, cudaFuncAttribute, int)
+cudaError_t cudaFuncSetAttribute(const void *fn, cudaFuncAttribute, int v)
 {
     ENTER();
+    if (v < 0 || (size_t)v > SMEM_MOST)
+        return error(cudaErrorInvalidValue);
+    smem_of[{ current, fn }] = (size_t)v > SMEM_PLAIN ? (size_t)v : SMEM_PLAIN;
     return cudaSuccess;
 }
 
@@ -746,6 +815,7 @@ cublasStatus_t cublasCreate(cublasHandle_t *h)
         return CUBLAS_STATUS_INVALID_VALUE;
     }
     *h = new shim_blas;
+    (*h)->dev = current;
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -763,7 +833,8 @@ cublasStatus_t cublasSetStream(cublasHandle_t h, cudaStream_t s)
 
 cublasStatus_t cublasSetWorkspace(cublasHandle_t, void *p, size_t n)
 {
-    check_range("a workspace that is not device memory", dev_mem, p, n);
+    check_range("a workspace that is not device memory", dev_mem, p, n,
+                current);
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -790,6 +861,8 @@ cublasStatus_t cublasGemmEx(cublasHandle_t h, cublasOperation_t ta,
         last_error = 0;
         return CUBLAS_STATUS_INVALID_VALUE;
     }
+    if (h->dev != current || h->s->dev != current)
+        return CUBLAS_STATUS_INVALID_VALUE;
     if (at != bt || ct != CUDA_R_32F || ta != CUBLAS_OP_T ||
         tb != CUBLAS_OP_N || lda < k || ldb < k || ldc < m)
         return CUBLAS_STATUS_INVALID_VALUE;

@@ -143,6 +143,33 @@ static void test_swiglu(void)
         }
 }
 
+/* More rows than a grid's y or z holds: each launcher of many rows takes
+ * them.  Recorded, not run. */
+static void test_many_rows(void)
+{
+    const int n = 1 << 17, d = 8;
+    dev_array<float> x(8);
+    dev_array<cuk_row> row(1);
+    dev_array<cuk_kv> kv(1);
+    matrix w(KT_F32, 8, d);
+    struct cuk_graph *g = NULL;
+    cuk_rope r = {};
+    cuk_attn a = {};
+
+    r.shape = a.shape = { 2, 1, 8 };
+    a.n_row = n;
+    a.n_item = n;
+    CHECK(cuk_capture_begin(stream) == 0, "%s", cuk_error(dev)->call);
+    CHECK(cuk_embed_norm(stream, x.p, x.p, KT_F32, &w.on_dev, x.p, 0, row.p, n) == 0, "%s", cuk_error(dev)->call);
+    CHECK(cuk_add_norm(stream, x.p, NULL, NULL, x.p, KT_F32, x.p, 0, n, d) == 0, "%s", cuk_error(dev)->call);
+    CHECK(cuk_swiglu(stream, x.p, KT_F32, x.p, x.p, d, n, d) == 0, "%s", cuk_error(dev)->call);
+    CHECK(cuk_rope_append(stream, &r, x.p, NULL, row.p, kv.p, n, NULL) == 0, "%s", cuk_error(dev)->call);
+    CHECK(cuk_dequant(stream, x.p, KT_F32, &w.on_dev, 0, 8) == 0, "%s", cuk_error(dev)->call);
+    CHECK(cuk_attention(stream, &a) == 0, "%s", cuk_error(dev)->call);
+    CHECK(cuk_capture_end(stream, &g) == 0, "%s", cuk_error(dev)->call);
+    cuk_graph_free(g);
+}
+
 /* --------------------------------------------------------- rotation, storing */
 
 struct rope_case {
@@ -463,6 +490,7 @@ int main(void)
     tap("embed_norm", test_embed_norm);
     tap("add_norm", test_add_norm);
     tap("swiglu", test_swiglu);
+    tap("131,072 rows", test_many_rows);
     tap("rope_append: norms, rotation, tiles, overflow", test_rope);
     tap("gemm: panels, permuted rows, onto y", test_gemm);
     tap("gemv: every type and number of tokens", test_gemv);

@@ -1,6 +1,7 @@
 /*
  * test_cuda_streams.cc - the shim finds what it is there to find: a missing
- * wait, a missing barrier, lanes that part; and the device layer's streams,
+ * wait, a missing barrier, lanes that part, a thread that did not choose its
+ * device, what a device would refuse; and the device layer's streams,
  * graphs and errors behave as kernels_cuda.h says.
  */
 #include "tests/cuda/cuda_shim.h"
@@ -8,6 +9,7 @@
 #include "kernels/cuda/cuda.cuh"
 
 #include <limits.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -253,6 +255,124 @@ static void test_graph(void)
     }
 }
 
+/* Another thread's current device is 0 until it says otherwise. */
+static void *launch_on(void *arg)
+{
+    struct cuk_stream *s = (struct cuk_stream *)arg;
+    void *p = NULL;
+    int attached = 0, plain;
+
+    plain = cuk_add_norm(s, NULL, NULL, NULL, NULL, KT_F32, NULL, 0, 1, 8);
+    cuk_clear(s->d);
+    if (cuk_attach(s->d) == 0 && cuk_alloc(s->d, &p, 64, NULL) == 0)
+        attached = cuk_memset(s, p, 0, 64) == 0 &&
+                   cuk_add_norm(s, (float *)p, NULL, NULL, NULL, KT_F32, NULL,
+                                0, 1, 8) == 0 &&
+                   cuk_stream_sync(s) == 0;
+    cuk_free(s->d, p);
+    return (void *)(intptr_t)(plain == cudaErrorInvalidResourceHandle &&
+                              attached);
+}
+
+static void test_devices(void)
+{
+    struct cuk_dev *second;
+    struct cuk_stream *s;
+    struct cuk_err err = {};
+    dev_array<float> x(8);
+    pthread_t other;
+    void *ok = NULL;
+
+    shim_devices(2);
+    CHECK(cuk_open(1, &second, &err) == 0 && cuk_stream_new(second, &s) == 0,
+          "cuda:1");
+    CHECK(pthread_create(&other, NULL, launch_on, s) == 0 &&
+              pthread_join(other, &ok) == 0 && ok != NULL,
+          "a thread has to attach");
+    /* this thread's current device is the second */
+    CHECK(cuk_memset(stream, x.p, 0, 32) == 0 &&
+              cuk_add_norm(stream, x.p, NULL, NULL, NULL, KT_F32, NULL, 0, 1,
+                           8) == cudaErrorInvalidResourceHandle,
+          "a stream of another device");
+    CHECK(cuk_attach(dev) == 0, "back");
+    cuk_clear(dev);
+    cuk_attach(second);
+    cuk_stream_free(s);
+    cuk_close(second);
+    cuk_attach(dev);
+    shim_devices(1);
+}
+
+__global__ static void plain_kernel(int n) { (void)n; }
+
+static cudaError_t launch_with(size_t smem)
+{
+    CUK_LAUNCH((plain_kernel), dim3(1), dim3(32), smem, stream->s, 0);
+    return cudaGetLastError();
+}
+
+static void test_limits(void)
+{
+    const size_t kib = 1024;
+    uint64_t was, is, total;
+    void *a, *b, *c;
+
+    CHECK(launch_with(48 * kib) == cudaSuccess, "48 KiB");
+    CHECK(launch_with(49 * kib) == cudaErrorInvalidValue, "49 KiB, not asked");
+    CHECK(cudaFuncSetAttribute((const void *)plain_kernel,
+                               cudaFuncAttributeMaxDynamicSharedMemorySize,
+                               64 * 1024) == cudaSuccess &&
+              launch_with(64 * kib) == cudaSuccess, "64 KiB, asked for");
+    CHECK(launch_with(65 * kib) == cudaErrorInvalidValue, "more than asked");
+    CHECK(cudaFuncSetAttribute((const void *)plain_kernel,
+                               cudaFuncAttributeMaxDynamicSharedMemorySize,
+                               100 * 1024) == cudaErrorInvalidValue,
+          "more than a block can have");
+    cudaGetLastError();
+    cuk_stream_sync(stream);
+
+    cuk_mem(dev, &was, &total);
+    cuk_alloc(dev, &a, 1536 * kib, NULL);
+    cuk_alloc(dev, &b, 2049 * kib, NULL);
+    cuk_alloc(dev, &c, 4 * kib, NULL);
+    cuk_mem(dev, &is, &total);
+    CHECK(was - is == ((2 + 4) * 1024 + 4) * kib, "%llu KiB are taken",
+          (unsigned long long)((was - is) / kib));
+    cuk_free(dev, a);
+    cuk_free(dev, b);
+    cuk_free(dev, c);
+}
+
+/* What a device refuses in a capture spoils it. */
+static void test_capture(void)
+{
+    struct cuk_event *e;
+    void *spare, *p = NULL;
+    bool done;
+
+    cuk_event_new(dev, false, &e);
+    cuk_event_record(e, stream);
+    cuk_stream_sync(stream);
+    cuk_alloc(dev, &spare, 64, NULL);
+    for (int i = 0; i < 6; i++) {
+        struct cuk_graph *g;
+        CHECK(cuk_capture_begin(stream) == 0, "begin");
+        int code = i == 0   ? cuk_alloc(dev, &p, 64, NULL)
+                   : i == 1 ? cuk_event_done(e, &done)
+                   : i == 2 ? cuk_event_sync(e)
+                   : i == 3 ? cuk_host_alloc(dev, &p, 64, NULL)
+                   : i == 4 ? cuk_stream_sync(stream)
+                            : (cuk_free(dev, spare), cuk_error(dev)->code);
+        CHECK(code == cudaErrorStreamCaptureUnsupported && p == NULL,
+              "call %d gave %d", i, code);
+        CHECK(cuk_capture_end(stream, &g) == cudaErrorStreamCaptureInvalidated
+                  && g == NULL, "call %d left the capture whole", i);
+        cuk_clear(dev);
+    }
+    cuk_free(dev, spare);
+    cuk_event_free(e);
+}
+
 static void test_copies(void)
 {
     std::vector<float> x = rnd_floats(60);
@@ -304,6 +424,19 @@ static void test_errors(void)
           "the first is kept");
     cuk_clear(dev);
 
+    /* what a context does not survive, and what it does */
+    for (int code : { 214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717,
+                      718, 719, 721, 806, 810, 999, 1, 400, 600, 805, 901 }) {
+        shim_fail(1, code);
+        CHECK(cuk_sync(dev) == code, "code %d", code);
+        CHECK(cuk_error(dev)->sticky ==
+                  (code > 200 && code != 400 && code != 600 && code != 805 &&
+                   code != 901),
+              "code %d", code);
+        shim_fail(0, 0);
+        cuk_clear(dev);
+    }
+
     dev_array<float> x(64);
     shim_fail(1, cudaErrorLaunchFailure);
     CHECK(cuk_add_norm(stream, x.p, NULL, NULL, NULL, KT_F32, NULL, 0, 1, 8)
@@ -336,6 +469,9 @@ int main(void)
     tap("a missing wait for cp.async is found", test_missing_copy_wait);
     tap("parted lanes and foreign memory end the program", test_aborts);
     tap("graphs replay with edges, and must be joined", test_graph);
+    tap("a thread chooses its device", test_devices);
+    tap("limits of shared memory, pages of device memory", test_limits);
+    tap("calls that a capture does not take", test_capture);
     tap("copies of rows, events", test_copies);
     tap("errors: which call, kept, sticky", test_errors);
     dev_close();

@@ -1,13 +1,11 @@
 /*
- * backend_cuda.c - a GPU as a backend: opening it, its memory, its table, and
- * the one function that libcag-cuda.so exports.
+ * backend_cuda.c - a GPU as a backend: opening it, its table, and the one
+ * function that libcag-cuda.so exports.
  *
  * Memory is planned before it is taken.  What a model needs (weights, scratch
  * of the largest pass) is summed and compared with what is free and with the
- * user's limit before the first allocation; a cache or a session asks again
- * before its own.  Too little is CAG_E_NOMEM with both numbers.  Scratch is
- * one block, carved once, so a pass allocates nothing; sessions of a batch
- * hand their blocks on.
+ * user's limit before the first allocation.  Scratch is one block, carved
+ * once, so a pass allocates nothing.
  */
 #include "engine/cuda/cuda.h"
 
@@ -19,237 +17,11 @@
 
 #include "util/mem.h"
 
-/* The least a prompt pass takes, so that the device has enough to do; and
- * every size of a step fits. */
+/* Default rows of a prompt pass: fills the device, and holds any step. */
 #define DEFAULT_CHUNK 2048
 /* Beside a CPU, whose passes are not better for being longer. */
 #define SPLIT_CHUNK   512
-/* Left to the runtime: cuBLAS, kernels, the display. */
-#define SLACK         ((uint64_t)64 << 20)
 #define PANEL_MAX     ((size_t)64 << 20)
-#define POSITION_STEP 4096
-#define MIB(n)        ((unsigned long long)((n) >> 20))
-#define MIB_UP(n)     MIB((n) + (((uint64_t)1 << 20) - 1))
-
-/* ------------------------------------------------------------------ errors */
-
-static cag_status fail_call(const struct cuk_err *e, const char *what,
-                            cag_error *err)
-{
-    const char *base = e->file ? strrchr(e->file, '/') : NULL;
-
-    if (e->code == 0)
-        return cag_fail(err, CAG_E_BACKEND, NULL, -1, "CUDA: %s failed", what);
-    cag_fail(err, CAG_E_BACKEND, NULL, -1,
-             "CUDA: %s: %s gave %s (%d) at %s:%d%s", what, e->call, e->name,
-             e->code, base ? base + 1 : e->file, e->line,
-             e->sticky ? "; the device is lost to this process" : "");
-    if (err)
-        err->sys = e->code;
-    return CAG_E_BACKEND;
-}
-
-cag_status cuda_fail(struct cuda *c, const char *what, cag_error *err)
-{
-    struct cuk_err e = *cuk_error(c->dev);
-
-    /* a sticky error stays, and every later call says so */
-    if (!e.sticky)
-        cuk_clear(c->dev);
-    return fail_call(&e, what, err);
-}
-
-/* ------------------------------------------------------------------ memory */
-
-/* What the device and what the user leaves, spare blocks included. */
-static cag_status limits(struct cuda *c, uint64_t *device, uint64_t *user,
-                         uint64_t *total, cag_error *err)
-{
-    uint64_t free_bytes;
-
-    if (cuk_mem(c->dev, &free_bytes, total) != 0)
-        return cuda_fail(c, "asking for free memory", err);
-    free_bytes += c->spare_bytes;
-    *device = free_bytes > SLACK ? free_bytes - SLACK : 0;
-    *user = c->max_bytes == 0              ? UINT64_MAX
-            : c->max_bytes > c->used_bytes ? c->max_bytes - c->used_bytes
-                                           : 0;
-    return CAG_OK;
-}
-
-cag_status cuda_room(struct cuda *c, uint64_t *bytes, cag_error *err)
-{
-    uint64_t device = 0, user = 0, total;
-    cag_status st = limits(c, &device, &user, &total, err);
-
-    *bytes = device < user ? device : user;
-    return st;
-}
-
-cag_status cuda_check_room(struct cuda *c, uint64_t bytes, const char *what,
-                           cag_error *err)
-{
-    uint64_t device = 0, user = 0, total = 0;
-    cag_status st = limits(c, &device, &user, &total, err);
-
-    if (st)
-        return st;
-    if (bytes > device)
-        return cag_fail(err, CAG_E_NOMEM, NULL, -1,
-                        "%s needs %llu MiB of the GPU's memory, %llu MiB of "
-                        "%llu MiB are free",
-                        what, MIB_UP(bytes), MIB(device), MIB(total));
-    if (bytes > user)
-        return cag_fail(err, CAG_E_NOMEM, NULL, -1,
-                        "%s needs %llu MiB of the GPU's memory, --max-memory "
-                        "leaves %llu MiB of %llu MiB",
-                        what, MIB_UP(bytes), MIB(user), MIB(c->max_bytes));
-    return CAG_OK;
-}
-
-static void drop_spare(struct cuda *c)
-{
-    while (c->n_spare > 0)
-        cuk_free(c->dev, c->spare[--c->n_spare].dev);
-    c->spare_bytes = 0;
-}
-
-/* Whether so many bytes can be allocated beside the spare blocks. */
-static bool fits_beside_spare(struct cuda *c, uint64_t bytes)
-{
-    uint64_t free_bytes, total;
-
-    return cuk_mem(c->dev, &free_bytes, &total) == 0 && free_bytes > SLACK &&
-           bytes <= free_bytes - SLACK &&
-           (c->max_bytes == 0 ||
-            c->used_bytes + c->spare_bytes + bytes <= c->max_bytes);
-}
-
-cag_status cuda_alloc(struct cuda *c, void **out, uint64_t bytes,
-                      const char *what, cag_error *err)
-{
-    cag_status st = cuda_check_room(c, bytes, what, err);
-    struct cuk_err e = { 0 };
-
-    if (st)
-        return st;
-    if (c->n_spare > 0 && !fits_beside_spare(c, bytes))
-        drop_spare(c);
-    if (cuk_alloc(c->dev, out, (size_t)bytes, &e) != 0) {
-        /* free in pieces; or somebody else was faster */
-        if (cuk_error(c->dev)->code != 0)
-            return cuda_fail(c, "allocating", err);
-        return cag_fail(err, CAG_E_NOMEM, NULL, -1,
-                        "%s: the GPU gave no %llu MiB in one piece", what,
-                        MIB_UP(bytes));
-    }
-    c->used_bytes += bytes;
-    return CAG_OK;
-}
-
-cag_status cuda_take(struct cuda *c, void **out, uint64_t *bytes,
-                     const char *what, cag_error *err)
-{
-    struct cuda_spare *best = NULL;
-
-    for (int i = 0; i < c->n_spare; i++) {
-        struct cuda_spare *s = &c->spare[i];
-
-        if (s->bytes >= *bytes && s->bytes / 2 <= *bytes &&
-            (!best || s->bytes < best->bytes))
-            best = s;
-    }
-    if (!best)
-        return cuda_alloc(c, out, *bytes, what, err);
-    *out = best->dev;
-    *bytes = best->bytes;
-    c->spare_bytes -= best->bytes;
-    c->used_bytes += best->bytes;
-    *best = c->spare[--c->n_spare];
-    return CAG_OK;
-}
-
-void cuda_give(struct cuda *c, void *dev_p, uint64_t bytes)
-{
-    if (!dev_p)
-        return;
-    if (c->n_spare == CUDA_MAX_SPARE) {
-        cuda_free(c, dev_p, bytes);
-        return;
-    }
-    c->spare[c->n_spare++] = (struct cuda_spare){ dev_p, bytes };
-    c->spare_bytes += bytes;
-    c->used_bytes -= bytes;
-}
-
-void cuda_free(struct cuda *c, void *dev_p, uint64_t bytes)
-{
-    if (!dev_p)
-        return;
-    cuk_free(c->dev, dev_p);
-    c->used_bytes -= bytes;
-}
-
-/* --------------------------------------------------------------- positions */
-
-struct table_job {
-    const struct model_config *cfg;
-    float *cos, *sin;
-};
-
-static void table_range(void *ctx, int thread, int64_t begin, int64_t end)
-{
-    const struct table_job *j = ctx;
-    size_t half = (size_t)j->cfg->d_head / 2;
-
-    (void)thread;
-    for (int64_t t = begin; t < end; t++)
-        rope_table(j->cos + (size_t)t * half, j->sin + (size_t)t * half,
-                   (int32_t)t, j->cfg->inv_freq, (int)half,
-                   j->cfg->rope_mscale);
-}
-
-static uint64_t position_bytes(const struct cuda *c)
-{
-    return (uint64_t)c->n_pos * (uint64_t)c->cfg->d_head * sizeof(float);
-}
-
-cag_status cuda_positions(struct cuda *c, int n_pos, cag_error *err)
-{
-    size_t half = (size_t)c->cfg->d_head / 2, n;
-    struct table_job j = { c->cfg, NULL, NULL };
-    void *dev = NULL;
-    cag_status st;
-
-    if (n_pos <= c->n_pos)
-        return CAG_OK;
-    if (n_pos < INT32_MAX - POSITION_STEP)
-        n_pos = (n_pos + POSITION_STEP - 1) / POSITION_STEP * POSITION_STEP;
-    n_pos = n_pos < c->cfg->n_ctx ? n_pos : c->cfg->n_ctx;
-    n = (size_t)n_pos * half;
-    j.cos = mem_alloc_array(n, 2 * sizeof *j.cos);
-    if (!j.cos)
-        return cag_fail_nomem(err, "positions");
-    j.sin = j.cos + n;
-    pool_run(c->pool, table_range, &j, n_pos, 64);
-    st = cuda_alloc(c, &dev, 2 * n * sizeof *j.cos, "the table of positions",
-                    err);
-    if (!st &&
-        (cuk_copy(c->run, CUK_TO_DEV, dev, j.cos, 2 * n * sizeof *j.cos) != 0 ||
-         cuk_stream_sync(c->run) != 0)) {
-        st = cuda_fail(c, "the table of positions", err);
-        cuda_free(c, dev, 2 * n * sizeof *j.cos);
-    }
-    mem_free(j.cos);
-    if (st)
-        return st;
-    cuda_drop_graphs(c); /* they name the old one */
-    cuda_free(c, c->dev_cos, position_bytes(c));
-    c->dev_cos = dev;
-    c->dev_sin = c->dev_cos + n;
-    c->n_pos = n_pos;
-    return CAG_OK;
-}
 
 /* ----------------------------------------------------------------- scratch */
 
@@ -353,7 +125,8 @@ static cag_status plan_layers(struct cuda *c, const struct backend_opts *opts,
 /* What a plan takes before there is a session. */
 static uint64_t own_need(const struct cuda *c)
 {
-    return c->weight_bytes + c->scratch_bytes + CUK_GEMM_WORKSPACE;
+    return cuda_block_bytes(c->weight_bytes) +
+           cuda_block_bytes(c->scratch_bytes) + CUK_GEMM_WORKSPACE;
 }
 
 /* What sessions will want, as far as the caller knows: K and V, a tile of the
@@ -366,7 +139,7 @@ static uint64_t room_wanted(const struct cuda *c,
 
     return (uint64_t)c->n_layer * 2 * (uint64_t)c->shape.n_kv_head * tiles *
                c->tile_bytes +
-           (n + POSITION_STEP) * d * sizeof(float);
+           (n + CUDA_POSITION_STEP) * d * sizeof(float);
 }
 
 /* The layers that were asked for, or the most that fit; planned. */
@@ -424,14 +197,15 @@ static void close_device(struct backend *b)
     if (!c)
         return;
     if (c->dev) {
+        cuk_attach(c->dev);
         weights_cuda_settle(c, true);
         cuk_sync(c->dev);
         cuda_drop_graphs(c);
         trace_cuda_free(c);
-        drop_spare(c);
+        cuda_drop_spare(c);
         cuda_free(c, c->dev_weights, c->weight_bytes);
         cuda_free(c, c->dev_scratch, c->scratch_bytes);
-        cuda_free(c, c->dev_cos, position_bytes(c));
+        cuda_free(c, c->dev_cos, cuda_position_bytes(c));
         cuk_host_free(c->dev, c->pinned);
         cuk_event_free(c->layer_end[0]);
         cuk_event_free(c->layer_end[1]);
@@ -460,7 +234,7 @@ static cag_device_memory get_memory(const struct backend *b)
     cag_device_memory m = { .weights = c->weight_bytes,
                             .caches = c->cache_bytes,
                             .scratch = c->scratch_bytes + CUK_GEMM_WORKSPACE +
-                                       position_bytes(c) };
+                                       cuda_position_bytes(c) };
 
     m.sessions =
         c->used_bytes - m.weights - m.caches - m.scratch + c->spare_bytes;
@@ -557,7 +331,7 @@ static cag_status open_device(struct cuda *c, int ordinal, cag_error *err)
     const struct cuk_info *info;
 
     if (cuk_open(ordinal, &c->dev, &e) != 0)
-        return fail_call(&e, "opening the device", err);
+        return cuda_fail_call(&e, "opening the device", err);
     info = cuk_get_info(c->dev);
     if (info->sm < CUK_SM_MIN)
         return cag_fail(err, CAG_E_UNSUPPORTED, NULL, -1,
@@ -570,7 +344,7 @@ static cag_status open_device(struct cuda *c, int ordinal, cag_error *err)
     snprintf(c->base.note, sizeof c->base.note,
              "cuda:%d %s, compute capability %d.%d, %llu MiB, driver %d.%d",
              ordinal, info->name, info->sm / 10, info->sm % 10,
-             MIB(info->mem_total), info->driver / 1000,
+             (unsigned long long)(info->mem_total >> 20), info->driver / 1000,
              info->driver % 1000 / 10);
     if (cuk_stream_new(c->dev, &c->run) != 0 ||
         cuk_stream_new(c->dev, &c->copy) != 0 ||
@@ -620,7 +394,7 @@ static cag_status plugin_count(int *n, int *driver, int *runtime,
     struct cuk_err e = { 0 };
 
     if (cuk_count(n, driver, runtime, &e) != 0)
-        return fail_call(&e, "looking for devices", err);
+        return cuda_fail_call(&e, "looking for devices", err);
     return CAG_OK;
 }
 
@@ -631,7 +405,7 @@ static cag_status plugin_describe(int i, struct cuda_device *out,
     struct cuk_info info;
 
     if (cuk_info(i, &info, &e) != 0)
-        return fail_call(&e, "asking the device", err);
+        return cuda_fail_call(&e, "asking the device", err);
     memset(out, 0, sizeof *out);
     memcpy(out->name, info.name, sizeof out->name);
     out->sm = info.sm;

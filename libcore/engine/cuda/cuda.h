@@ -2,7 +2,8 @@
  * cuda.h - a GPU's state: weights, scratch, streams; shared by the
  * files of libcag-cuda.so that are plain C:
  *
- *   backend_cuda.c   the table, opening, memory
+ *   backend_cuda.c   the table, opening
+ *   memory_cuda.c    device memory, errors, the table of rotations
  *   feed_cuda.c      a load_pipe with pinned memory and events
  *   weights_cuda.c   the model on its way to the device
  *   kvcache_cuda.c   a cache's K and V, and timelines
@@ -99,7 +100,7 @@ struct cuda {
 
     uint64_t max_bytes;                      /* 0: what is free */
     uint64_t used_bytes;                     /* by cuda_alloc and cuda_take */
-    uint64_t cache_bytes;                    /* of them: prefixes */
+    uint64_t cache_bytes;                    /* the part that prefixes hold */
     struct cuda_spare spare[CUDA_MAX_SPARE]; /* newest last */
     int n_spare;
     uint64_t spare_bytes;
@@ -178,8 +179,14 @@ static inline struct cuda *cuda_of(const struct backend *b)
     return (struct cuda *)(uintptr_t)b;
 }
 
-/* ---------------------------------------------------------- backend_cuda.c */
+/* ----------------------------------------------------------- memory_cuda.c */
 
+/* A failure that no device keeps (there is none yet). */
+cag_status cuda_fail_call(const struct cuk_err *e, const char *what,
+                          cag_error *err);
+/* The first call of every operation: a thread's current device is its own
+ * affair, and there may be engines on several devices. */
+cag_status cuda_enter(struct cuda *c, cag_error *err);
 /* The device's first error as CAG_E_BACKEND: the call, the place, and what
  * was being done. */
 cag_status cuda_fail(struct cuda *c, const char *what, cag_error *err);
@@ -197,13 +204,18 @@ void cuda_free(struct cuda *c, void *dev_p, uint64_t bytes);
 cag_status cuda_take(struct cuda *c, void **out, uint64_t *bytes,
                      const char *what, cag_error *err);
 void cuda_give(struct cuda *c, void *dev_p, uint64_t bytes);
+void cuda_drop_spare(struct cuda *c);
+/* What a block of so many bytes takes of the device's pages. */
+uint64_t cuda_block_bytes(uint64_t bytes);
 /* Bytes that could be allocated now, spare blocks included. */
 cag_status cuda_room(struct cuda *c, uint64_t *bytes, cag_error *err);
 /* CAG_E_NOMEM unless so many bytes could be allocated now. */
 cag_status cuda_check_room(struct cuda *c, uint64_t bytes, const char *what,
                            cag_error *err);
 /* cos and sin of positions up to n_pos on the device. */
+#define CUDA_POSITION_STEP 4096
 cag_status cuda_positions(struct cuda *c, int n_pos, cag_error *err);
+uint64_t cuda_position_bytes(const struct cuda *c);
 void cuda_drop_graphs(struct cuda *c);
 
 /* ------------------------------------------------------------- feed_cuda.c */

@@ -377,12 +377,6 @@ static int queue_back(const struct pass *p)
 
 /* ------------------------------------------------------------------ graphs */
 
-void cuda_drop_graphs(struct cuda *c)
-{
-    while (c->n_graph > 0)
-        cuk_graph_free(c->graph[--c->n_graph].graph);
-}
-
 /* Everything that a recorded step would have to wait for is there. */
 static bool settled(const struct pass *p)
 {
@@ -661,7 +655,7 @@ cag_status forward_cuda(struct backend *b, const struct forward_req *req,
                         cag_error *err)
 {
     struct cuda *c = cuda_of(b);
-    cag_status st = CAG_OK;
+    cag_status st = cuda_enter(c, err);
 
     for (int i = 0; !st && i < req->n_row;) {
         struct pass p = { .c = c,

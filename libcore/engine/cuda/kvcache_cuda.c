@@ -184,6 +184,9 @@ cag_status cuda_prefix_new(struct backend *b, const cag_kvc *k, int n_tok,
                         "the cache holds K and V as f%d, a GPU computes with "
                         "f16",
                         8 * kvc_elem_bytes(s));
+    st = cuda_enter(c, err);
+    if (st)
+        return st;
     p = mem_zalloc(sizeof *p);
     if (!p)
         return cag_fail_nomem(err, "prefix");
@@ -219,6 +222,7 @@ void cuda_prefix_free(struct backend_prefix *base)
 
     if (!p)
         return;
+    cuk_attach(cuda_of(base->backend)->dev);
     feed_free(p->feed);
     cuda_of(base->backend)->cache_bytes -= p->bytes;
     cuda_free(cuda_of(base->backend), p->dev, p->bytes);
@@ -267,8 +271,10 @@ cag_status cuda_prefix_load(struct backend_prefix *base, cag_error *err)
 {
     struct cuda_prefix *p = (struct cuda_prefix *)base;
     struct cuda *c = cuda_of(base->backend);
-    cag_status st = prefix_need(p, c->n_layer - 1, err);
+    cag_status st = cuda_enter(c, err);
 
+    if (!st)
+        st = prefix_need(p, c->n_layer - 1, err);
     if (!st && cuk_stream_sync(c->run) != 0)
         st = cuda_fail(c, "loading the cache", err);
     if (!st) {
@@ -308,10 +314,13 @@ cag_status cuda_kv_new(struct backend *b, struct backend_prefix *base,
     kv->n_prefix = p ? p->n_tok : 0;
     kv->n_shared = kv->n_prefix / KV_TILE;
     kv->n_dirty = kv->n_prefix;
-    st = own_bytes(c, p, max_tok, &kv->n_tile, &bytes, err);
+    st = cuda_enter(c, err);
+    if (!st)
+        st = own_bytes(c, p, max_tok, &kv->n_tile, &bytes, err);
     if (!st)
         st = cuda_positions(c, max_tok, err);
-    kv->bytes = bytes;
+    if (!st)
+        kv->bytes = bytes;
     if (!st && bytes > 0)
         st = cuda_take(c, &dev, &kv->bytes, "a session", err);
     if (!st && bytes > 0) {
@@ -333,6 +342,7 @@ void cuda_kv_free(struct backend_kv *base)
 
     if (!kv)
         return;
+    cuk_attach(cuda_of(base->backend)->dev);
     /* a pass that failed half-way may still be under way: on the run stream */
     cuda_give(cuda_of(base->backend), kv->dev, kv->bytes);
     mem_free(kv);
@@ -345,12 +355,14 @@ int cuda_kv_room(struct backend *b, struct backend_prefix *p, int max_tok)
     uint64_t room;
     int n_tile;
 
-    if (own_bytes(c, (struct cuda_prefix *)p, max_tok, &n_tile, &bytes, NULL) !=
-            CAG_OK ||
-        cuda_room(c, &room, NULL) != CAG_OK)
+    if (cuda_enter(c, NULL) ||
+        own_bytes(c, (struct cuda_prefix *)p, max_tok, &n_tile, &bytes, NULL) ||
+        cuda_room(c, &room, NULL))
         return 0;
-    return bytes == 0 || room / bytes > CUDA_STEP_ROWS ? CUDA_STEP_ROWS
-                                                       : (int)(room / bytes);
+    if (bytes == 0)
+        return CUDA_STEP_ROWS;
+    room /= cuda_block_bytes(bytes);
+    return room > CUDA_STEP_ROWS ? CUDA_STEP_ROWS : (int)room;
 }
 
 void cuda_kv_describe(const struct cuda_kv *kv, struct cuk_kv *out)
@@ -627,6 +639,8 @@ cag_status cuda_kv_import(struct backend_kv *base, const cag_kvc *k, int n_tok,
     cag_status st = check_shape(c, s, path, err);
     int end;
 
+    if (!st)
+        st = cuda_enter(c, err);
     if (st)
         return st;
     if (n_tok > s->n_tok)

@@ -63,7 +63,7 @@ void trace_cuda_list(struct backend *b, backend_moment_fn *fn, void *ctx)
     struct cuda *c = cuda_of(b);
     float ms;
 
-    if (!c->trace || cuk_sync(c->dev) != 0)
+    if (!c->trace || cuda_enter(c, NULL) || cuk_sync(c->dev) != 0)
         return;
     for (int k = 0; k < CUDA_N_MARK; k++)
         for (int i = 0; i < CUDA_TRACE_SLOTS; i++)
