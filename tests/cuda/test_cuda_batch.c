@@ -86,26 +86,52 @@ static void check_greedy(const cag_step *plain, const cag_step *greedy, int n,
         }
 }
 
-/*
- * Greedy rows: the id that their logits would give, chosen on the device.  A
- * step is one launch and one wait, whatever its rows, and sends back an id a
- * row; rows that sample get their logits in the same wait.
- */
-static void check_greedy(const cag_step *plain, const cag_step *greedy, int n,
-                         int n_row)
+static void greedy(void **state)
 {
-    for (int i = 0; i < n; i++)
-        for (int r = 0; r < (n_row > 0 ? n_row : plain[i].n_ids); r++) {
-            const float *x = plain[i].logits + (size_t)r * (size_t)t.n_vocab;
+    enum { N = 20 };
+    struct shim_count was, is;
+    cag_step a[N], b[N];
 
-            if (greedy[i].greedy)
-                assert_int_equal(greedy[i].best[r], mt_argmax(x, t.n_vocab));
-            else
-                assert_memory_equal(greedy[i].logits +
-                                        (size_t)r * (size_t)t.n_vocab,
-                                    x, (size_t)t.n_vocab * sizeof *x);
-            assert_true(!greedy[i].greedy || greedy[i].logits == NULL);
+    (void)state;
+    set_up("models/llama-bias");
+    for (int i = 0; i < N; i++) {
+        a[i] = (cag_step){ .session = mt_session(t.gpu, NULL, 60),
+                           .ids = t.ids + 7 * i,
+                           .n_ids = 2 + i % 3 };
+        b[i] = a[i];
+        b[i].session = mt_session(t.gpu, NULL, 60);
+        b[i].greedy = true;
+    }
+    OK(cag_session_prefill_many(a, N, err));
+    OK(cag_session_prefill_many(b, N, err));
+    check_greedy(a, b, N, 1);
+    /* one to four rows of 20 timelines and of 2; then some that sample */
+    for (int k = 0; k < 6; k++) {
+        int n = k % 2 == 0 ? N : 2;
+
+        for (int i = 0; i < n; i++) {
+            a[i].n_ids = b[i].n_ids = n == N ? 1 + (i + k) % CAG_STEP_MAX : 2;
+            b[i].greedy = k < 4 || i % 5 != 0;
         }
+        OK(cag_session_verify(a, n, err));
+        was = shim_counts();
+        OK(cag_session_verify(b, n, err));
+        is = shim_counts();
+        check_greedy(a, b, n, 0);
+        assert_int_equal(is.replays - was.replays, 1);
+        if (k < 4) {
+            assert_int_equal(is.syncs - was.syncs, 1);
+            assert_true(is.bytes_back - was.bytes_back < 512);
+        }
+    }
+    was = shim_counts();
+    OK(cag_session_verify(a, 1, err));
+    assert_int_equal(shim_counts().syncs - was.syncs, 1);
+    for (int i = 0; i < N; i++) {
+        cag_session_free(a[i].session);
+        cag_session_free(b[i].session);
+    }
+    tear_down();
 }
 
 /* A thousand questions on one prefix, a few alive at a time, of five sizes:

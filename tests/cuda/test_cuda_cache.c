@@ -11,8 +11,8 @@ static void false_scale(const struct kvc_shape *shape, int layer, int chunk,
     if (chunk > 0 || layer < shape->n_layer - 1)
         return;
     dst += kvc_scale_off(shape, chunk, 0, 0, 0);
-    for (int t = 0; t < KVC_TILE; t++)
-        memcpy(dst + 2 * t, ctx, 2);
+    for (int i = 0; i < KVC_TILE; i++)
+        memcpy(dst + 2 * i, ctx, 2);
 }
 
 /* A cache from the CPU, its first n tokens used on the GPU: as the CPU

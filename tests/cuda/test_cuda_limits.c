@@ -207,10 +207,10 @@ static void split_described(void **state)
 /* The layers that fit, by what is free, or an error that says what does not. */
 static void split_auto(void **state)
 {
-    enum { FULL = 3 };
+    enum { FULL = 3, ROOM = 16000 };
     struct backend_opts bo = { .gpu_layers = CAG_GPU_LAYERS_AUTO,
                                .pass_rows = 64,
-                               .room_tok = 4000 };
+                               .room_tok = ROOM };
     cag_error e = CAG_ERROR_INIT;
     struct backend *b = NULL;
     bool seen_n[FULL + 1] = { false };
@@ -236,7 +236,7 @@ static void split_auto(void **state)
         /* what was promised is there */
         uint64_t room;
         OK(cuda_room(cuda_of(b), &room, err));
-        assert_true(room >= (uint64_t)n * 4000 * 4 *
+        assert_true(room >= (uint64_t)n * ROOM * 4 *
                                 (uint64_t)t.m->config.n_kv_head *
                                 (uint64_t)t.m->config.d_head);
         b->ops->free(b);
