@@ -31,9 +31,9 @@ static double left(void)
     return check.budget - (check_now() - check.start);
 }
 
-static bool in_time(void *ctx, const char *what, uint64_t done, uint64_t total)
+static bool in_time(void *ctx, const cag_progress *p)
 {
-    (void)ctx, (void)what, (void)done, (void)total;
+    (void)ctx, (void)p;
     return check_now() < check.deadline;
 }
 

@@ -41,7 +41,7 @@ static int ordinal; /* of the device */
 static inline cag_engine *cuda_engine(const cag_model *m, int chunk,
                                       cag_precision precision)
 {
-    cag_engine_opts o = { .device = "cpu", .n_thread = 2, .chunk = chunk };
+    cag_engine_opts o = { .device = "cpu", .n_thread = 2, .pass_rows = chunk };
     cag_engine *e = NULL;
     struct backend_opts bo = { .pass_rows = chunk,
                                .precision = precision,
