@@ -315,15 +315,15 @@ setup() {
     echo precious >victim
     for make in 'ln -s victim' 'ln -s nowhere' 'ln victim'; do
         for resume in '' --resume; do
-            [ -L link.part ] || [ -e link.part ] || case $make in
-                *nowhere) ln -s nowhere link.part ;; *) $make link.part ;;
+            [ -L named.part ] || [ -e named.part ] || case $make in
+                *nowhere) ln -s nowhere named.part ;; *) $make named.part ;;
             esac
-            expect 73 cag-ask --batch rows.jsonl -o link $resume qwen.kvc
-            refused "link.part"
+            expect 73 cag-ask --batch rows.jsonl -o named $resume qwen.kvc
+            refused "named.part"
         done
-        rm link.part
+        rm named.part
     done
-    [ "$(cat victim)" = precious ] && [ ! -e nowhere ] && [ ! -e link ]
+    [ "$(cat victim)" = precious ] && [ ! -e nowhere ] && [ ! -e named ]
     # rows of an interrupted run, when --resume was forgotten
     head -n 40 want.jsonl >o.part
     expect 73 cag-ask --batch rows.jsonl -o o qwen.kvc
