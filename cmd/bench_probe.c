@@ -4,7 +4,7 @@
  */
 #include <cag/tool/probe.h>
 
-#include "cmd/bench.h"
+#include "cmd/bench_cmd.h"
 #include "cmd/cli/engine_opts.h"
 #include "cmd/cli/places.h"
 #include "cmd/cli/ui.h"

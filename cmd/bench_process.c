@@ -17,7 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cmd/bench.h"
+#include "cmd/bench_cmd.h"
 #include "cmd/cli/ui.h"
 #include "cmd/cli/ui_internal.h"
 

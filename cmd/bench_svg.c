@@ -11,7 +11,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "cmd/bench.h"
+#include "cmd/bench_cmd.h"
 #include "cmd/cli/ui_internal.h"
 
 enum {

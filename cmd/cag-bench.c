@@ -19,7 +19,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cmd/bench.h"
+#include "cmd/bench_cmd.h"
 #include "cmd/cli/engine_opts.h"
 #include "cmd/cli/opt.h"
 #include "cmd/cli/places.h"

@@ -1,8 +1,11 @@
 /*
  * bench.h - what the parts of cag-bench share; internal.
  *
- *   bench.c          order of the measurements, the report
+ *   bench.c          order of the measurements
  *   bench_measure.c  one function a group of figures
+ *   bench_ask.c      those of questions and batches
+ *   bench_job.c      may the run go on, how it opens a cache
+ *   bench_report.c   facts, notes, figures and the series they come from
  *   bench_lookup.c   what prompt lookup could gain
  *   bench_text.c     text of a wanted length, caches made from it
  *   bench_limits.c   the probes of the machine; the page cache
@@ -56,7 +59,7 @@ struct bench_case {
     double build_s, first_s, uncached_s; /* medians, or 0 */
 };
 
-/* --- report (bench.c) --- */
+/* --- report (bench_report.c) --- */
 cag_status bench_series_init(struct bench_series *s, int n, cag_error *err);
 void bench_series_release(struct bench_series *s);
 void bench_series_add(struct bench_series *s, double v);
@@ -69,10 +72,15 @@ cag_status bench_add(cag_bench_report *r, const cag_bench_figure *f,
                      const struct bench_series *s, cag_error *err);
 cag_status bench_add_one(cag_bench_report *r, const cag_bench_figure *f,
                          double v, cag_error *err);
-cag_status bench_cancelled(const struct bench_job *j, const char *what,
-                           cag_error *err);
 cag_status bench_notef(cag_bench_report *r, cag_error *err, const char *fmt,
                        ...) PRINTF_LIKE(3, 4);
+
+/* --- job (bench_job.c) --- */
+/* May the job go on?  Also shows what is going on. */
+cag_status bench_cancelled(const struct bench_job *j, const char *what,
+                           cag_error *err);
+/* How a cache is opened to be measured. */
+void bench_kb_opts(const struct bench_job *j, bool no_cache, cag_kb_opts *o);
 
 /* --- measurements (bench_measure.c, bench_ask.c) --- */
 cag_status bench_build(struct bench_job *j, struct bench_case *c,
@@ -93,7 +101,6 @@ cag_status bench_lookup(cag_kb *kb, const char *question, double t[2],
                         cag_error *err);
 /* Tokens a second an answer's guesses allow; n_generated > 1. */
 double bench_lookup_bound(const cag_answer *a, const double t[2]);
-void bench_kb_opts(const struct bench_job *j, bool no_cache, cag_kb_opts *o);
 
 /* --- text (bench_text.c) --- */
 cag_status bench_text_init(struct bench_job *j, const cag_kvc *k,

@@ -1,5 +1,5 @@
 /*
- * bench.h - the parts of cag-bench.
+ * bench_cmd.h - the parts of cag-bench.
  *
  *   cag-bench.c       commands, options
  *   bench_probe.c     token ids in, continuation and logits out
@@ -7,8 +7,8 @@
  *   bench_output.c    a report as table, CSV, JSON
  *   bench_svg.c       a report as a drawing
  */
-#ifndef CMD_BENCH_H
-#define CMD_BENCH_H
+#ifndef CMD_BENCH_CMD_H
+#define CMD_BENCH_CMD_H
 
 #include <cag/tool/bench.h>
 #include <stdio.h>
