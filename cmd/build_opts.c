@@ -79,6 +79,10 @@ const opt_spec build_specs[] = {
             "name of the source that is a pipe or '-'"),
     OPT_STR(0, "files0-from", &cli.files0, "F", NULL,
             "NUL-separated list of sources, '-' for stdin"),
+    OPT_LIST(0, "include", &cli.include, "PATTERN",
+             "take these files of directories, not .md .markdown .rst .txt"),
+    OPT_LIST(0, "exclude", &cli.exclude, "PATTERN",
+             "leave out these files or directories"),
     OPT_CHOICE_OF(0, "front-matter", &cli.front, front_name, NULL,
                   "YAML front matter of Markdown sources"),
     OPT_STR(0, "chat-template", &cli.template_name, "NAME", NULL,
@@ -172,6 +176,14 @@ static void take_double(double *var, double value, const char *origin)
         *var = value;
 }
 
+static void take_list(struct opt_list *list, const char *const *value,
+                      const char *origin)
+{
+    if (takes(list, value != NULL, origin))
+        for (; *value && list->n < OPT_LIST_MAX; value++)
+            list->item[list->n++] = *value;
+}
+
 void build_show_defaults(void)
 {
     opt_show(&cli.n_ctx, "model");
@@ -224,6 +236,8 @@ int build_take_manifest(const cag_manifest *m)
     take_i64(&cli.reserve, m->reserve, from);
     take_i64(&cli.max_memory, m->max_memory, from);
     take_double(&cli.max_loss, m->max_loss, from);
+    take_list(&cli.include, m->include, from);
+    take_list(&cli.exclude, m->exclude, from);
     take_int(&cli.engine.n_thread, m->threads, from);
     take_int(&cli.chunk, m->batch_size, from);
     if (!cli.output) {
@@ -291,13 +305,12 @@ static int check_template_name(const cag_manifest *m)
 static void refuse_idle(void)
 {
     static const void *const what[] = {
-        &cli.codec,         &cli.n_ctx,
-        &cli.reserve,       &cli.system,
-        &cli.system_file,   &cli.label,
-        &cli.refusal,       &cli.ack,
-        &cli.title,         &cli.files0,
-        &cli.front,         &cli.template_name,
-        &cli.template_file, &cli.engine.precision
+        &cli.codec,           &cli.n_ctx,         &cli.reserve,
+        &cli.system,          &cli.system_file,   &cli.label,
+        &cli.refusal,         &cli.ack,           &cli.include,
+        &cli.exclude,         &cli.title,         &cli.files0,
+        &cli.front,           &cli.template_name, &cli.template_file,
+        &cli.engine.precision
     };
     static const void *const how[] = {
         &cli.model,    &cli.template_date,    &cli.chunk,      &cli.force,
@@ -323,15 +336,33 @@ static void refuse_idle(void)
         opt_fail("-o does not go with %s: name the caches themselves", run);
 }
 
+/* A list of patterns as the library takes it; NULL where none is given. */
+static const char *const *patterns(const struct opt_list *l, const char *name,
+                                   const char **out)
+{
+    for (int i = 0; i < l->n; i++) {
+        if (!*l->item[i] || *l->item[i] == '!')
+            opt_fail("--%s '%s': a pattern is not empty and does not begin "
+                     "with '!'",
+                     name, l->item[i]);
+        out[i] = l->item[i];
+    }
+    out[l->n] = NULL;
+    return l->n ? out : NULL;
+}
+
 int build_fill(cag_build_opts *b, const cag_manifest *m)
 {
     /* these live as long as the program */
     static const char *system_text, *template_text;
+    static const char *include[OPT_LIST_MAX + 1], *exclude[OPT_LIST_MAX + 1];
     cag_error err = CAG_ERROR_INIT;
     int status;
 
     refuse_idle();
     cag_build_opts_init(b);
+    b->include = patterns(&cli.include, "include", include);
+    b->exclude = patterns(&cli.exclude, "exclude", exclude);
     b->places = *places_get();
     b->hooks = places_hooks();
     b->model = cli.model;

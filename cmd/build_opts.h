@@ -17,6 +17,7 @@ struct build_cli {
     int codec, front, verify, chunk;
     int64_t n_ctx, reserve, max_memory;
     double lock_timeout, checkpoint_s, max_loss;
+    struct opt_list include, exclude;
     bool checkpoint, force, check, keep_mtime, dry_run, refresh, json;
 };
 extern struct build_cli cli;

@@ -26,6 +26,12 @@ static void json_sources(struct ui_json *j, const cag_build_report *r)
     ui_json_end(j);
 }
 
+static void json_skipped(struct ui_json *j, const cag_build_report *r)
+{
+    ui_json_int(j, "skipped", r->n_skipped);
+    ui_json_str(j, "skipped_note", r->skipped);
+}
+
 static void json_build(const char *path, const cag_build_report *r)
 {
     struct ui_json j;
@@ -54,6 +60,7 @@ static void json_build(const char *path, const cag_build_report *r)
         loss_json(&j, &r->receipt, 0);
     }
     ui_json_double(&j, "seconds", r->total_s);
+    json_skipped(&j, r);
     json_sources(&j, r);
     ui_json_end(&j);
 }
@@ -67,27 +74,36 @@ static int by_tokens(const void *a, const void *b)
     return *x < *y ? -1 : *x > *y;
 }
 
+/* Pointers to the sources, the largest first; NULL when memory is short. */
+static const cag_build_source **by_size(const cag_build_report *r)
+{
+    const cag_build_source **v = calloc((size_t)r->n_source, sizeof *v);
+
+    for (int i = 0; v && i < r->n_source; i++)
+        v[i] = &r->source[i];
+    if (v)
+        qsort(v, (size_t)r->n_source, sizeof *v, by_tokens);
+    return v;
+}
+
+enum { ALL = 12, LARGEST = 8 }; /* lines for sources in a table */
+
 /* Tokens by source; of many sources the largest. */
 static void source_lines(const cag_build_report *r)
 {
-    enum { ALL = 12, LARGEST = 8 };
-    const cag_build_source **v = calloc((size_t)r->n_source, sizeof *v);
-    int n = r->n_source;
+    bool few = r->n_source <= ALL || ui.verbose;
+    const cag_build_source **v = few ? NULL : by_size(r);
+    int n = few ? r->n_source : LARGEST;
     int64_t rest = 0;
 
-    if (!v)
-        return;
-    for (int i = 0; i < n; i++)
-        v[i] = &r->source[i];
-    if (n > ALL && !ui.verbose) {
-        qsort(v, (size_t)n, sizeof *v, by_tokens);
-        n = LARGEST;
+    for (int i = 0; i < n && (few || v); i++) {
+        const cag_build_source *s = few ? &r->source[i] : v[i];
+
+        ui_note("%8lld tokens  %s", (long long)s->n_tok, s->name);
     }
-    for (int i = 0; i < n; i++)
-        ui_note("%8lld tokens  %s", (long long)v[i]->n_tok, v[i]->name);
-    for (int i = n; i < r->n_source; i++)
+    for (int i = n; i < r->n_source && v; i++)
         rest += v[i]->n_tok;
-    if (n < r->n_source)
+    if (n < r->n_source && v)
         ui_note("%8lld tokens  in %d more sources (-v lists them)",
                 (long long)rest, r->n_source - n);
     free(v);
@@ -124,12 +140,15 @@ void report_build(const char *path, const cag_build_report *r, bool json)
     if (json)
         json_build(path, r);
     if (r->fresh) {
-        ui_verbose(1, "%s: fresh, nothing to do (%lld tokens)", ui_clean(path),
-                   (long long)r->n_tok);
+        /* silence is for scripts; who waits at a terminal is told */
+        ui_verbose(isatty(2) ? 0 : 1, "%s: fresh, nothing to do (%lld tokens)",
+                   ui_clean(path), (long long)r->n_tok);
         return;
     }
     if (ui.verbose || r->n_source > 1)
         source_lines(r);
+    if (r->skipped)
+        ui_note("%s", ui_clean(r->skipped));
     kept_line(r);
     loss_line(path, r);
     ui_note("%s: %lld tokens, %s, %.0f bytes a token (%s); %s: read %s at "
@@ -159,6 +178,7 @@ static void json_plan(const cag_build_report *r, uint64_t free_bytes)
     ui_json_uint(&j, "ask_memory_bytes", r->ask_bytes);
     ui_json_uint(&j, "free_memory_bytes", free_bytes);
     ui_json_double(&j, "prefill_seconds_about", r->about_s);
+    json_skipped(&j, r);
     json_sources(&j, r);
     ui_json_array(&j, "costly");
     for (int i = 0; i < r->n_line; i++) {
@@ -204,21 +224,61 @@ static void costly_lines(FILE *to, const cag_build_report *r)
     }
 }
 
-void report_table(FILE *to, const cag_build_report *r)
+/* What to leave out, the largest first, so that the rest fits. */
+static void hint(FILE *to, const cag_build_report *r)
 {
-    int64_t sum = 0, room = r->n_ctx - r->reserve - r->n_tok;
+    enum { NAMED = 5 };
+    int64_t need = r->n_tok + r->reserve - r->n_ctx;
+    const cag_build_source **v = need > 0 ? by_size(r) : NULL;
+    int n = 0;
+
+    while (v && n < r->n_source && need > 0)
+        need -= v[n++]->n_tok;
+    if (v && need <= 0 && n < r->n_source) {
+        if (n > NAMED)
+            fprintf(to, "without the %d largest it fits: ", n);
+        else
+            fputs("without ", to);
+        for (int i = 0; i < n && i < NAMED; i++)
+            fprintf(to, "%s%s",
+                    !i           ? ""
+                    : i == n - 1 ? " and "
+                                 : ", ",
+                    ui_clean(v[i]->name));
+        fputs(n > NAMED ? ", ...\n" : " it fits\n", to);
+    }
+    free(v);
+}
+
+void report_table(FILE *to, const cag_build_report *r, bool all)
+{
+    int64_t sum = 0, rest = 0, room = r->n_ctx - r->reserve - r->n_tok;
+    const cag_build_source **v = all ? NULL : by_size(r);
+    int n = v && r->n_source > ALL ? LARGEST : r->n_source;
 
     for (int i = 0; i < r->n_source; i++) {
-        fprintf(to, "%8lld tokens  %s\n", (long long)r->source[i].n_tok,
-                ui_clean(r->source[i].name));
-        sum += r->source[i].n_tok;
+        const cag_build_source *s = v ? v[i] : &r->source[i];
+
+        if (i < n)
+            fprintf(to, "%8lld tokens  %s\n", (long long)s->n_tok,
+                    ui_clean(s->name));
+        else
+            rest += s->n_tok;
+        sum += s->n_tok;
     }
+    if (n < r->n_source)
+        fprintf(to, "%8lld tokens  in %d more sources (-n lists them)\n",
+                (long long)rest, r->n_source - n);
     fprintf(to, "%8lld tokens  instructions and template\n",
             (long long)(r->n_tok - sum));
     fprintf(to, "%8lld tokens  in all, of %lld; %lld kept free, %lld %s\n",
             (long long)r->n_tok, (long long)r->n_ctx, (long long)r->reserve,
             (long long)(room < 0 ? -room : room),
             room < 0 ? "too many" : "left over");
+    if (r->skipped)
+        fprintf(to, "%s\n", ui_clean(r->skipped));
+    hint(to, r);
+    free(v);
 }
 
 bool report_fits(const cag_build_report *r)
@@ -237,7 +297,7 @@ void report_plan(const cag_build_report *r, bool json)
         json_plan(r, free_bytes);
         return;
     }
-    report_table(stdout, r);
+    report_table(stdout, r, true);
     if (r->file_bytes)
         printf("file at most %s (%s); memory about %s to build, %s to ask "
                "beside the model, free now %s; about %s to read it\n",

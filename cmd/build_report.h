@@ -14,8 +14,9 @@ void report_build(const char *path, const cag_build_report *r, bool json);
 void report_plan(const cag_build_report *r, bool json);
 /* Do the sources leave room for question and answer? */
 bool report_fits(const cag_build_report *r);
-/* Tokens by source. */
-void report_table(FILE *to, const cag_build_report *r);
+/* Tokens by source, in their order; unless all, the largest, by size.  Where
+ * they do not fit, what to leave out. */
+void report_table(FILE *to, const cag_build_report *r, bool all);
 /* Of two exit statuses the one that counts. */
 int report_worse(int a, int b);
 /* Check one cache and report; returns the exit status. */

@@ -41,7 +41,7 @@ static void report_excess(const cag_build_report *r, bool json)
         if (json)
             report_plan(r, true);
         else if (!ui.quiet)
-            report_table(stderr, r);
+            report_table(stderr, r, false);
     }
 }
 

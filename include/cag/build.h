@@ -64,6 +64,9 @@ typedef struct cag_build_opts {
     const cag_kvc *texts;  /* of sources with filter_was, or NULL           */
     cag_places places;
     cag_hooks hooks;
+    /* Patterns as in gitignore(5), NULL-terminated, or NULL: what directories
+     * take in place of text files; what directories and patterns leave out. */
+    const char *const *include, *const *exclude;
 } cag_build_opts;
 CAG_API void cag_build_opts_init_size(cag_build_opts *o, size_t size);
 static inline void cag_build_opts_init(cag_build_opts *o)
@@ -109,8 +112,10 @@ typedef struct cag_build_report {
     cag_kvc_receipt receipt; /* without loss                                */
     char content_id[65];     /* 64 hex digits                               */
     char codec[8];
-    char *model_path; /* heap                                               */
-    uint64_t reserved[8];
+    char *model_path;  /* heap                                              */
+    int64_t n_skipped; /* files and links that directories passed over      */
+    char *skipped;     /* heap: how many and why, or NULL for none          */
+    uint64_t reserved[6];
 } cag_build_report;
 CAG_API void cag_build_report_release(cag_build_report *r);
 

@@ -23,6 +23,8 @@
 #include "util/file.h"
 #include "util/mem.h"
 
+#define MAX_ENTRIES 200000 /* names that are looked at for new files */
+
 struct check {
     const cag_kvc *k;
     cag_check_report *r;
@@ -148,19 +150,32 @@ static cag_status check_sources(struct check *c, cag_error *err)
 static cag_status check_groups(struct check *c, cag_error *err)
 {
     struct arena a = { NULL };
-    struct source_set now = { NULL, 0, 0 };
+    struct source_set now = { .v = NULL };
+    struct source_opts so = { .max_entries = MAX_ENTRIES };
     cag_source_spec *spec;
     cag_error why = CAG_ERROR_INIT;
     int n_spec, n_stream, n = cag_kvc_get_info(c->k)->n_source;
     cag_status st = record_specs(c->k, &a, &spec, &n_spec, &n_stream, err);
 
+    if (!st)
+        st = record_patterns(c->k, "include", &a, &so.include, err);
+    if (!st)
+        st = record_patterns(c->k, "exclude", &a, &so.exclude, err);
     for (int i = 0; i < n_spec && !st; i++) {
         bool dir = !spec[i].is_glob && file_is_dir(spec[i].path);
 
         if (!dir && !spec[i].is_glob)
             continue;
-        if (source_expand(&spec[i], 1, NULL, &now, &why))
+        why = (cag_error)CAG_ERROR_INIT;
+        if (source_expand(&spec[i], 1, &so, &now, &why)) {
+            if (why.status == CAG_E_NOMEM)
+                st = cag_error_copy(err, &why);
+            else if (why.status ==
+                     CAG_E_LIMIT) /* a bound on hostile patterns */
+                st = unseen(c, err, spec[i].path,
+                            "too many files to look through, not checked");
             continue; /* nothing there: said source by source above */
+        }
         for (int j = 0; j < now.n && !st; j++) {
             char *rel = source_path(now.v[j].path, c->dir);
             bool known = !rel;

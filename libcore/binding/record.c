@@ -34,7 +34,7 @@ static const char *spec_kind(const cag_source_spec *s)
     return "file";
 }
 
-static jv *filter_json(const char *const *argv)
+static jv *strings_json(const char *const *argv)
 {
     jv *a = jv_new_array();
 
@@ -58,7 +58,7 @@ static jv *spec_json(const cag_source_spec *s, const char *dir)
               record_set_str(o, "title", s->title);
 
     if (ok)
-        ok = jv_set(o, "filter", filter ? filter_json(filter) : jv_new_null());
+        ok = jv_set(o, "filter", filter ? strings_json(filter) : jv_new_null());
     mem_free(rel);
     if (!ok) {
         jv_free(o);
@@ -111,6 +111,10 @@ jv *record_build(const cag_build_opts *o, int64_t n_ctx, int64_t reserve,
         ok = jv_append(def, jv_new_str("refusal", 7));
     if (ok && !o->acknowledgement)
         ok = jv_append(def, jv_new_str("acknowledgement", 15));
+    if (ok && o->include)
+        ok = jv_set(b, "include", strings_json(o->include));
+    if (ok && o->exclude)
+        ok = jv_set(b, "exclude", strings_json(o->exclude));
     if (ok) {
         ok = jv_set(b, "sources", list);
         list = NULL;
@@ -177,10 +181,11 @@ jv *record_sources(const struct source_set *s, const struct record_range *r,
     return list;
 }
 
-/* The words of a recorded filter; NULL where there is none. */
-static cag_status filter_from_json(const jv *list, const char *file,
-                                   struct arena *a, const char *const **argv,
-                                   cag_error *err)
+/* Recorded strings, what they are being said by what ("a filter"); NULL where
+ * there are none. */
+static cag_status strings_from_json(const jv *list, const char *what,
+                                    const char *file, struct arena *a,
+                                    const char *const **argv, cag_error *err)
 {
     size_t n = jv_count(list), len;
     const char **v;
@@ -194,9 +199,9 @@ static cag_status filter_from_json(const jv *list, const char *file,
 
         if (!s)
             return cag_fail(err, CAG_E_FORMAT, file, -1,
-                            "section META: a word of a filter is %s, "
-                            "expected a string",
-                            jv_type_name(jv_at(list, i)));
+                            "section META: a word of %s is %s, expected a "
+                            "string",
+                            what, jv_type_name(jv_at(list, i)));
         v[i] = arena_strndup(a, s, len);
         if (!v[i])
             v = NULL;
@@ -219,7 +224,8 @@ static cag_status spec_from_json(const jv *o, const char *file, const char *dir,
     *stream = !strcmp(kind, "stream") || !path;
     if (*stream)
         return CAG_OK;
-    st = filter_from_json(jv_get(o, "filter"), file, a, &s->filter_was, err);
+    st = strings_from_json(jv_get(o, "filter"), "a filter", file, a,
+                           &s->filter_was, err);
     if (st)
         return st;
     abs = file_join(dir, path);
@@ -230,6 +236,13 @@ static cag_status spec_from_json(const jv *o, const char *file, const char *dir,
     return s->path && (s->title || !title)
                ? CAG_OK
                : cag_fail_nomem(err, "recorded sources");
+}
+
+cag_status record_patterns(const cag_kvc *k, const char *which, struct arena *a,
+                           const char *const **list, cag_error *err)
+{
+    return strings_from_json(jv_get(jv_get(kvc_meta(k), "build"), which), which,
+                             cag_kvc_get_info(k)->path, a, list, err);
 }
 
 cag_status record_specs(const cag_kvc *k, struct arena *a,

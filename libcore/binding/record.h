@@ -8,6 +8,7 @@
  *   default   the prompt parts that were the default text then
  *   drop_front_matter, n_ctx, reserve
  *   max_loss  of a lossy codec only: f32 as hex digits, its limit
+ *   include, exclude  only where given: [pattern] for directories
  *
  * Nothing in it is ever executed: a filter is recorded to be shown.
  */
@@ -46,5 +47,9 @@ jv *record_sources(const struct source_set *s, const struct record_range *r,
 cag_status record_specs(const cag_kvc *k, struct arena *a,
                         cag_source_spec **spec, int *n_spec, int *n_stream,
                         cag_error *err);
+/* The patterns of "include" or "exclude"; *list is NULL where there are none.
+ * CAG_E_FORMAT as above. */
+cag_status record_patterns(const cag_kvc *k, const char *which, struct arena *a,
+                           const char *const **list, cag_error *err);
 
 #endif

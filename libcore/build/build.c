@@ -37,6 +37,7 @@ void cag_build_report_release(cag_build_report *r)
     mem_free(r->source);
     mem_free(r->line);
     mem_free(r->model_path);
+    mem_free(r->skipped);
     memset(r, 0, sizeof *r);
 }
 
@@ -338,8 +339,7 @@ static cag_status write_depfile(const struct build_job *j, cag_error *err)
         return cag_fail_nomem(err, "depfile");
     for (int i = 0; i < j->src.n; i++)
         if (j->src.v[i].path) /* as the user named it, where he did */
-            dep[n++] =
-                j->src.v[i].group ? j->src.v[i].path : j->src.v[i].spec->path;
+            dep[n++] = j->src.v[i].given;
     st = depfile_write(j->o->depfile, j->o->output, dep, n, &j->o->hooks, err);
     mem_free(dep);
     return st;

@@ -19,6 +19,7 @@
 #include "kvc/kvc_write.h"
 #include "engine/session.h"
 #include "source/source_path.h"
+#include "source/source_select.h"
 #include "util/clock.h"
 #include "util/note.h"
 #include "util/sized.h"
@@ -345,6 +346,17 @@ static cag_status check_fit(struct build_job *j, cag_error *err)
     return CAG_OK;
 }
 
+static struct source_opts source_opts(const struct build_job *j)
+{
+    const cag_build_opts *o = j->o;
+
+    return (struct source_opts){ .drop_front_matter = o->drop_front_matter,
+                                 .include = o->include,
+                                 .exclude = o->exclude,
+                                 .texts = o->texts,
+                                 .hooks = &o->hooks };
+}
+
 /* Is path the same file as one that the build reads?  *what says which. */
 static bool is_input(const struct build_job *j, const char *path,
                      const char **what)
@@ -365,11 +377,28 @@ static bool is_input(const struct build_job *j, const char *path,
     return false;
 }
 
+/* A file that is written where a directory is read would be a source of the
+ * next build. */
+static cag_status check_place(const struct build_job *j, const char *path,
+                              cag_error *err)
+{
+    struct source_opts so = source_opts(j);
+    const char *which;
+
+    if (path &&
+        source_would_read(j->o->source, j->o->n_source, &so, path, &which))
+        return cag_fail(err, CAG_E_USAGE, path, -1,
+                        "the next build would read this file as a source "
+                        "(%s); write it elsewhere, or under another name",
+                        which);
+    return CAG_OK;
+}
+
 /* What is written must not be what is read, nor anything else of value. */
 static cag_status protect(const struct build_job *j, cag_error *err)
 {
     const char *out = j->o->output, *dep = j->o->depfile, *what;
-    cag_status st = CAG_OK;
+    cag_status st;
 
     if (out && is_input(j, out, &what))
         return cag_fail(err, CAG_E_USAGE, out, -1,
@@ -377,7 +406,10 @@ static cag_status protect(const struct build_job *j, cag_error *err)
     if (dep && (is_input(j, dep, &what) || (out && !strcmp(out, dep))))
         return cag_fail(err, CAG_E_USAGE, dep, -1,
                         "the depfile is another file of this build");
-    if (dep)
+    st = check_place(j, out, err);
+    if (!st)
+        st = check_place(j, dep, err);
+    if (!st && dep)
         st = file_check_text(dep, err);
     if (!st && out && !j->o->force)
         st = kvc_check_replace(out, err);
@@ -404,6 +436,7 @@ cag_status build_job_opts(cag_build_opts *own, const cag_build_opts *given,
 cag_status build_job_begin(struct build_job *j, const cag_build_opts *o,
                            cag_build_report *r, cag_error *err)
 {
+    struct source_opts so;
     cag_status st = CAG_OK;
 
     memset(j, 0, sizeof *j);
@@ -420,9 +453,13 @@ cag_status build_job_begin(struct build_job *j, const cag_build_opts *o,
         st = file_can_create(o->output, err);
     if (!st)
         st = find_model(j, err);
+    so = source_opts(j);
     if (!st)
-        st = source_read(o->source, o->n_source, o->drop_front_matter, o->texts,
-                         &o->hooks, &j->src, err);
+        st = source_read(o->source, o->n_source, &so, &j->src, err);
+    if (!st)
+        st = source_skipped(&j->src, &r->skipped, err);
+    for (int i = 0; i < SOURCE_N_SKIP; i++)
+        r->n_skipped += j->src.n_skip[i];
     return st ? st : protect(j, err);
 }
 

@@ -7,10 +7,10 @@
 #include <cag/build.h>
 
 /*
- * Write "target: prerequisites" and an empty phony rule for every
- * prerequisite to path (aside and renamed).  Names are escaped so that GNU
- * make and ninja read them back; a name that make cannot spell (one with a
- * newline or ';') is left out with a warning.
+ * Write "target: prerequisites" and an empty rule for every prerequisite to
+ * path (aside and renamed; a new file has the mode that the umask leaves).
+ * Names are spelled so that GNU make reads each back, and ninja all that it
+ * can.  A target that make cannot spell is a warning.
  */
 cag_status depfile_write(const char *path, const char *target,
                          const char *const *dep, int n_dep,

@@ -85,6 +85,10 @@ static cag_status take_all(const cag_kvc *k, const char *path,
 
     if (!st)
         st = record_specs(k, a, &spec, &n_spec, &n_stream, err);
+    if (!st)
+        st = record_patterns(k, "include", a, &b->include, err);
+    if (!st)
+        st = record_patterns(k, "exclude", a, &b->exclude, err);
     if (!st && n_stream)
         st = cag_fail(err, CAG_E_MISSING, path, -1,
                       "cannot be refreshed: %d of its sources came from a "

@@ -7,12 +7,10 @@
  * file's own size), one document.  Each error has its line and column.
  */
 #include "source/manifest.h"
+#include "source/manifest_value.h"
 
-#include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <yaml.h>
 
@@ -26,7 +24,17 @@
 #define MAX_SOURCES 10000
 #define MAX_WORDS   64
 
-enum kind { K_STR, K_PATH, K_MODEL, K_INT, K_SIZE, K_REAL, K_CHOICE, K_DATE };
+enum kind {
+    K_STR,
+    K_PATH,
+    K_MODEL,
+    K_INT,
+    K_SIZE,
+    K_REAL,
+    K_CHOICE,
+    K_DATE,
+    K_LIST /* of patterns, or one */
+};
 typedef const char *name_fn(int i); /* NULL at the end */
 
 struct key {
@@ -58,6 +66,8 @@ static const struct key top_keys[] = {
     { "device", K_STR, AT(device), 0, 0, NULL },
     { "gpu-layers", K_STR, AT(gpu_layers), 0, 0, NULL },
     { "front-matter", K_CHOICE, AT(front_matter), 0, 0, front_name },
+    { "include", K_LIST, AT(include), 0, 0, NULL },
+    { "exclude", K_LIST, AT(exclude), 0, 0, NULL },
     { "depfile", K_PATH, AT(depfile), 0, 0, NULL },
     { "ctx-size", K_INT, AT(ctx_size), 64, 1 << 24, NULL },
     { "reserve", K_INT, AT(reserve), 0, 1 << 24, NULL },
@@ -195,49 +205,6 @@ static const char *in_dir(struct loader *l, const char *path, cag_status *st)
     return copy;
 }
 
-static bool to_number(const char *s, bool size, int64_t *out)
-{
-    static const char units[] = "KMGT";
-    const char *u;
-    char *end;
-    long long v;
-
-    errno = 0;
-    v = strtoll(s, &end, 10);
-    if (errno || end == s || strchr(" \t+-", *s))
-        return false;
-    if (size && *end && (u = strchr(units, *end)) != NULL && !end[1]) {
-        int shift = 10 * (int)(u - units + 1);
-
-        if (v > (INT64_MAX >> shift))
-            return false;
-        v <<= shift;
-        end++;
-    }
-    *out = v;
-    return !*end;
-}
-
-/* Digits with a point and an exponent; no sign in front, no hex, no words. */
-static bool to_real(const char *s, double *out)
-{
-    char *end;
-
-    if (!strchr("0123456789.", *s) || strpbrk(s, "xX"))
-        return false;
-    errno = 0;
-    *out = strtod(s, &end);
-    return end != s && !*end && !errno;
-}
-
-static bool is_date(const char *s)
-{
-    struct tm tm;
-    const char *end = strptime(s, "%Y-%m-%d", &tm);
-
-    return end && !*end && strlen(s) == 10 && tm.tm_year >= 70;
-}
-
 static cag_status fail_choice(struct loader *l, const yaml_mark_t *at,
                               const struct key *k, const char *s)
 {
@@ -252,13 +219,61 @@ static cag_status fail_choice(struct loader *l, const yaml_mark_t *at,
     return fail(l, at, "%s is '%.60s', expected one of %s", k->name, s, list);
 }
 
+/* A pattern of include or exclude; '!' would ask for an order of patterns. */
+static const char *take_pattern(struct loader *l, const struct key *k,
+                                cag_status *st)
+{
+    const yaml_mark_t at = l->event.start_mark;
+    const char *s = scalar(l, k->name, st);
+
+    if (s && (!*s || *s == '!')) {
+        *st = fail(l, &at,
+                   *s ? "%s: a pattern cannot begin with '!'"
+                      : "%s holds an empty pattern",
+                   k->name);
+        return NULL;
+    }
+    return s;
+}
+
+/* A list of patterns, or a single one. */
+static cag_status take_list(struct loader *l, const struct key *k)
+{
+    const char **v = arena_array(l->arena, MAX_WORDS + 1, sizeof *v);
+    const yaml_mark_t at = l->event.start_mark;
+    cag_status st = CAG_OK;
+    int n = 0;
+
+    if (!v)
+        return cag_fail_nomem(l->err, "manifest");
+    if (l->event.type != YAML_SEQUENCE_START_EVENT) {
+        v[n++] = take_pattern(l, k, &st);
+    } else {
+        while (!st && !(st = next(l)) &&
+               l->event.type != YAML_SEQUENCE_END_EVENT) {
+            if (n == MAX_WORDS)
+                return fail(l, &l->event.start_mark, "more than %d patterns",
+                            MAX_WORDS);
+            v[n++] = take_pattern(l, k, &st);
+        }
+    }
+    if (!st && !n)
+        return fail(l, &at, "%s is an empty list", k->name);
+    memcpy((char *)l->m + k->off, &v, sizeof v);
+    return st;
+}
+
 static cag_status take_value(struct loader *l, const struct key *k)
 {
     const yaml_mark_t *at = &l->event.start_mark;
     cag_status st = CAG_OK;
-    const char *s = scalar(l, k->name, &st);
+    const char *s;
     char *slot = (char *)l->m + k->off;
     int64_t n;
+
+    if (k->kind == K_LIST)
+        return take_list(l, k);
+    s = scalar(l, k->name, &st);
 
     if (!s)
         return st;
@@ -267,7 +282,8 @@ static cag_status take_value(struct loader *l, const struct key *k)
     l->m->place[l->m->n_place++] =
         (cag_manifest_place){ k->name, (int)at->line + 1, (int)at->column + 1 };
     if (k->kind == K_INT || k->kind == K_SIZE) {
-        if (!to_number(s, k->kind == K_SIZE, &n) || n < k->min || n > k->max)
+        if (!manifest_to_number(s, k->kind == K_SIZE, &n) || n < k->min ||
+            n > k->max)
             return fail(l, at,
                         "%s is '%.60s', expected a whole number from "
                         "%lld to %lld",
@@ -278,7 +294,7 @@ static cag_status take_value(struct loader *l, const struct key *k)
     if (k->kind == K_REAL) {
         double x;
 
-        if (!to_real(s, &x) || x > (double)k->max)
+        if (!manifest_to_real(s, &x) || x > (double)k->max)
             return fail(l, at,
                         "%s is '%.60s', expected a number from %lld to "
                         "%lld, such as 3e-4",
@@ -294,7 +310,7 @@ static cag_status take_value(struct loader *l, const struct key *k)
         if (!k->choice(i))
             return fail_choice(l, at, k, s);
     }
-    if (k->kind == K_DATE && !is_date(s))
+    if (k->kind == K_DATE && !manifest_is_date(s))
         return fail(l, at, "%s is '%.60s', expected YYYY-MM-DD", k->name, s);
     if (!strcmp(k->name, "output") && !strcmp(s, "-"))
         return fail(l, at,
@@ -443,7 +459,7 @@ static cag_status source_member(struct loader *l, cag_source_spec *s,
         s->path = v;
     else if (i == 1)
         s->title = v;
-    else if (!to_number(v, i == 4, &n) || n < 1 ||
+    else if (!manifest_to_number(v, i == 4, &n) || n < 1 ||
              n > (i == 3 ? 86400 : (int64_t)1 << 30))
         return fail(l, &l->event.start_mark,
                     i == 3 ? "timeout is '%.60s', expected seconds from 1 to "
@@ -605,6 +621,11 @@ cag_status manifest_parse(const void *text, size_t size, const char *path,
     struct loader l = { .path = path, .err = err };
     size_t bad;
     cag_status st = make(path, &l.m, err);
+
+    if (size >= 3 && !memcmp(text, "\xef\xbb\xbf", 3)) { /* byte order mark */
+        text = (const char *)text + 3;
+        size -= 3;
+    }
 
     if (st)
         return st;

@@ -7,6 +7,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -20,6 +21,8 @@
 #include "util/mem.h"
 #include "util/text.h"
 
+#define MAX_BAD_NAMED 20
+
 static bool same_stat(const struct stat *a, const struct stat *b)
 {
     return a->st_size == b->st_size && a->st_ino == b->st_ino &&
@@ -27,6 +30,19 @@ static bool same_stat(const struct stat *a, const struct stat *b)
            a->st_mtim.tv_nsec == b->st_mtim.tv_nsec &&
            a->st_ctim.tv_sec == b->st_ctim.tv_sec &&
            a->st_ctim.tv_nsec == b->st_ctim.tv_nsec;
+}
+
+/* Of a link that leads nowhere the message says so. */
+static cag_status fail_open(const char *path, const char *shown, int sys,
+                            cag_error *err)
+{
+    char to[PATH_MAX];
+    ssize_t n = readlink(path, to, sizeof to);
+
+    if (n > 0)
+        return cag_fail_sys(err, CAG_E_MISSING, sys, shown,
+                            "cannot read source (a link to %.*s)", (int)n, to);
+    return cag_fail_sys(err, CAG_E_MISSING, sys, shown, "cannot read source");
 }
 
 /* The raw bytes of one source; a regular file must not change meanwhile. */
@@ -42,8 +58,7 @@ static cag_status read_raw(const struct source *v, const char *shown,
         return file_read_fd(0, "standard input", SOURCE_MAX_BYTES, raw, err);
     fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
-        return cag_fail_sys(err, CAG_E_MISSING, errno, shown,
-                            "cannot read source");
+        return fail_open(path, shown, errno, err);
     if (fstat(fd, &before) != 0) {
         st = cag_fail_sys(err, CAG_E_IO, errno, shown, "cannot read source");
         goto out;
@@ -154,7 +169,7 @@ static const char *shown_name(const struct source *v)
 {
     if (!strcmp(v->spec->path, "-"))
         return "standard input";
-    return v->group ? v->path : v->spec->path;
+    return v->given ? v->given : v->spec->path;
 }
 
 /* Bytes of a leading YAML front matter block, 0 if there is none. */
@@ -211,10 +226,12 @@ static cag_status take_text(struct source *v, const char *shown,
     return sha256_buf(v->text, n, v->sha_text, err);
 }
 
-static cag_status read_one(struct source *v, bool drop_front_matter,
-                           const cag_kvc *texts, const cag_hooks *hooks,
+static cag_status read_one(struct source *v, const struct source_opts *o,
                            cag_error *err)
 {
+    bool drop = o && o->drop_front_matter;
+    const cag_hooks *hooks = o ? o->hooks : NULL;
+    const cag_kvc *texts = o ? o->texts : NULL;
     const char *shown = shown_name(v);
     struct buf raw = BUF_INIT, text = BUF_INIT;
     cag_status st = read_raw(v, shown, &raw, err);
@@ -228,7 +245,7 @@ static cag_status read_one(struct source *v, bool drop_front_matter,
         st =
             filter_run(v->spec, v->path, raw.data, raw.size, &text, hooks, err);
         if (!st)
-            st = take_text(v, shown, &text, drop_front_matter, hooks, err);
+            st = take_text(v, shown, &text, drop, hooks, err);
     } else if (v->spec->filter_was && texts) {
         st = source_take_kept(v, texts, err);
     } else if (v->spec->filter_was) {
@@ -236,7 +253,7 @@ static cag_status read_one(struct source *v, bool drop_front_matter,
                       "a filter that is only recorded, and no cache with "
                       "its text");
     } else {
-        st = take_text(v, shown, &raw, drop_front_matter, hooks, err);
+        st = take_text(v, shown, &raw, drop, hooks, err);
     }
 out:
     buf_free(&raw);
@@ -244,19 +261,53 @@ out:
     return st;
 }
 
+/* A source that cannot be used: what is wrong with it is its own, so that the
+ * others are looked at, too. */
+static bool is_its_own(cag_status st)
+{
+    return st == CAG_E_FORMAT || st == CAG_E_MISSING || st == CAG_E_CHANGED ||
+           st == CAG_E_UNSUPPORTED;
+}
+
+static cag_status read_all(struct source_set *s, const struct source_opts *o,
+                           cag_error *err)
+{
+    cag_error first = CAG_ERROR_INIT;
+    int n_bad = 0;
+
+    for (int i = 0; i < s->n; i++) {
+        cag_error why = CAG_ERROR_INIT;
+        cag_status st = read_one(&s->v[i], o, &why);
+
+        if (st && !is_its_own(st))
+            return cag_error_copy(err, &why);
+        if (st && n_bad++ == 0)
+            first = why;
+        else if (st && n_bad <= MAX_BAD_NAMED)
+            note(o ? o->hooks : NULL, CAG_NOTE_WARN, "%s: %s", why.file,
+                 why.msg);
+    }
+    if (n_bad > 1) {
+        size_t n = strlen(first.msg);
+
+        snprintf(first.msg + n, sizeof first.msg - n,
+                 "; %d more cannot be used", n_bad - 1);
+    }
+    return n_bad ? cag_error_copy(err, &first) : CAG_OK;
+}
+
 cag_status source_read(const cag_source_spec *spec, int n_spec,
-                       bool drop_front_matter, const cag_kvc *texts,
-                       const cag_hooks *hooks, struct source_set *out,
+                       const struct source_opts *o, struct source_set *out,
                        cag_error *err)
 {
-    struct source_set s = { NULL, 0, 0 };
+    struct source_set s = { .v = NULL };
     size_t total = 0;
-    cag_status st = source_expand(spec, n_spec, hooks, &s, err);
+    cag_status st = source_expand(spec, n_spec, o, &s, err);
 
-    for (int i = 0; i < s.n && !st; i++) {
-        st = read_one(&s.v[i], drop_front_matter, texts, hooks, err);
+    if (!st)
+        st = read_all(&s, o, err);
+    for (int i = 0; i < s.n && !st; i++)
         total += s.v[i].size;
-    }
     if (!st && total == 0)
         st = cag_fail(err, CAG_E_FORMAT, s.n == 1 ? shown_name(&s.v[0]) : NULL,
                       -1, "nothing to read: %s",

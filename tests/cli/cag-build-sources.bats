@@ -15,7 +15,7 @@ names() { cag-inspect --json kb.kvc | jq -r '.sources[].name'; }
     ok build z.md docs
     [ "$(names | tr '\n' ' ')" = "z.md docs/B.md docs/a.txt docs/b.md docs/sub/z.md " ]
     ok cag-build -v -m "$model" -o kb2.kvc docs
-    says "docs/no.py: skipped (not .md or .txt)"
+    says "docs/no.py: skipped (not .md, .markdown, .rst or .txt)"
 }
 
 @test "names stand below the common directory: same bytes from anywhere" {
@@ -104,7 +104,7 @@ names() { cag-inspect --json kb.kvc | jq -r '.sources[].name'; }
     fails 65 "iconv -f UTF-16BE" build be16.md
     fails 65 "nul.md: byte 9: a NUL byte: this is a binary file" build nul.md
     fails 65 "this is a GGUF model" build "$model"
-    fails 66 "none: no .md or .txt file below this directory" build none
+    fails 66 "none: no .md, .markdown, .rst or .txt file below this directory" build none
     fails 64 "no source" build
     ls -A | diff ../before -
     echo good >good.md

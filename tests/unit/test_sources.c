@@ -1,5 +1,5 @@
 /*
- * Sources: order, names, what is read and what is refused, filters.
+ * Sources: order, names, what is read and what is refused.
  */
 #include "tests/lib/unit.h"
 
@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "source/source_filter.h"
+#include "source/source_select.h"
 #include "source/sources.h"
 
 static char dir[64];
@@ -71,7 +71,9 @@ static cag_status read_one(const char *path, bool drop, struct source_set *s,
     cag_source_spec spec = { .path = path };
 
     *err = (cag_error)CAG_ERROR_INIT;
-    return source_read(&spec, 1, drop, NULL, NULL, s, err);
+    struct source_opts o = { .drop_front_matter = drop };
+
+    return source_read(&spec, 1, &o, s, err);
 }
 
 static void directory(void **state)
@@ -97,12 +99,12 @@ static void names_and_order(void **state)
     struct source_set s;
 
     (void)state;
-    assert_int_equal(source_read(spec, 2, false, NULL, NULL, &s, NULL), CAG_OK);
+    assert_int_equal(source_read(spec, 2, NULL, &s, NULL), CAG_OK);
     assert_string_equal(s.v[0].name, "sub/c.md");
     assert_string_equal(s.v[1].name, "a.txt");
     source_release(&s);
     spec[0].title = "The sea";
-    assert_int_equal(source_read(spec, 1, false, NULL, NULL, &s, NULL), CAG_OK);
+    assert_int_equal(source_read(spec, 1, NULL, &s, NULL), CAG_OK);
     assert_string_equal(s.v[0].name, "The sea");
     source_release(&s);
 }
@@ -113,13 +115,11 @@ static void globs(void **state)
     struct source_set s;
 
     (void)state;
-    assert_int_equal(source_read(&spec, 1, false, NULL, NULL, &s, NULL),
-                     CAG_OK);
+    assert_int_equal(source_read(&spec, 1, NULL, &s, NULL), CAG_OK);
     assert_int_equal(s.n, 1);
     source_release(&s);
     spec.path = in_dir("d/*.none");
-    assert_int_equal(source_read(&spec, 1, false, NULL, NULL, &s, NULL),
-                     CAG_E_MISSING);
+    assert_int_equal(source_read(&spec, 1, NULL, &s, NULL), CAG_E_MISSING);
 }
 
 static void refused(void **state)
@@ -174,77 +174,140 @@ static void cleaned(void **state)
     source_release(&s);
 }
 
-static const cag_hooks *filter_hooks;
-
-/* A user who wants to stop at the third question whether to go on. */
-static bool stop_soon(void *ctx, const cag_progress *p)
+/* The patterns of gitignore(5); git itself was asked for these. */
+static void paths_match(void **state)
 {
-    assert_string_equal(p->what, "filter");
-    assert_int_equal(p->unit, CAG_UNIT_BYTES);
-    return ++*(int *)ctx < 3;
-}
-
-static cag_status filter(const char *const *argv, double timeout, uint64_t cap,
-                         const char *in, struct buf *out, cag_error *err)
-{
-    cag_source_spec spec = { .path = "in.pdf",
-                             .filter = argv,
-                             .filter_timeout_s = timeout,
-                             .filter_max_bytes = cap };
-
-    *err = (cag_error)CAG_ERROR_INIT;
-    return filter_run(&spec, "/x/in.pdf", in, strlen(in), out, filter_hooks,
-                      err);
-}
-
-static void filters(void **state)
-{
-    static const char *const upper[] = { "tr", "a-z", "A-Z", NULL };
-    static const char *const name[] = { "echo", "<{}>", NULL };
-    static const char *const none[] = { "cag-no-such-command", NULL };
-    static const char *const bad[] = { "sh", "-c", "echo why >&2; exit 3",
-                                       NULL };
-    static const char *const slow[] = { "sleep", "30", NULL };
-    static const char *const big[] = { "yes", NULL };
-    /* gone from its output, but still there */
-    static const char *const stays[] = { "sh", "-c", "exec >&- 2>&-; sleep 30",
-                                         NULL };
-    struct buf b = BUF_INIT;
-    int asked = 0;
-    const cag_hooks hooks = { .progress = stop_soon, .ctx = &asked };
-    cag_error err;
-    char *many = malloc(1 << 20);
+    static const struct {
+        const char *pattern, *path;
+        bool matches;
+    } c[] = {
+        { "a/**/*.md", "a/x.md", true },
+        { "a/**/*.md", "a/b/c/x.md", true },
+        { "a/**/*.md", "b/x.md", false },
+        { "a/**/*.md", "a/b/x.txt", false },
+        { "**/x.md", "x.md", true },
+        { "**/x.md", "a/b/x.md", true },
+        { "**/b/**/x.md", "a/b/x.md", true },
+        { "**/b/**/x.md", "b/b/a/x.md", true },
+        { "**/b/**/x.md", "a/c/x.md", false },
+        { "a/**", "a/b/c", true },
+        { "a/**", "a/b", true },
+        { "a/**", "a", false },
+        { "**", "a/b", true },
+        { "*", "a/b", false },
+        { "*.md", "x.md", true },
+        { "?.md", "xy.md", false },
+        { "[a-c].md", "b.md", true },
+        { "a/*/c", "a/b/c", true },
+        { "a/*/c", "a/b/b/c", false },
+        { "/a/**/c", "/a/c", true },
+        { "**/*.md", ".h/x.md", false },
+        { "**/*.md", "a/.x.md", false },
+        { ".*/x", ".h/x", true },
+        { "a//b", "a/b", true },
+        { "", "a", false },
+        { "a", "", false },
+    };
 
     (void)state;
-    assert_int_equal(filter(upper, 0, 0, "shout", &b, &err), CAG_OK);
-    assert_string_equal(b.data, "SHOUT");
-    buf_clear(&b);
-    assert_int_equal(filter(name, 0, 0, "", &b, &err), CAG_OK);
-    assert_string_equal(b.data, "</x/in.pdf>\n");
-    buf_clear(&b);
-    assert_int_equal(filter(none, 0, 0, "", &b, &err), CAG_E_MISSING);
-    assert_int_equal(filter(bad, 0, 0, "", &b, &err), CAG_E_FORMAT);
-    assert_non_null(strstr(err.msg, "status 3: why"));
-    assert_int_equal(filter(slow, 0.2, 0, "", &b, &err), CAG_E_LIMIT);
-    assert_int_equal(filter(stays, 0.2, 0, "", &b, &err), CAG_E_LIMIT);
-    filter_hooks = &hooks;
-    assert_int_equal(filter(slow, 0, 0, "", &b, &err), CAG_E_CANCELLED);
-    asked = 0;
-    assert_int_equal(filter(stays, 0, 0, "", &b, &err), CAG_E_CANCELLED);
-    filter_hooks = NULL;
-    buf_clear(&b);
-    assert_int_equal(filter(big, 0, 100000, "", &b, &err), CAG_E_LIMIT);
-    buf_clear(&b);
-    /* more than a pipe holds, both ways at once */
-    memset(many, 'x', (1 << 20) - 1);
-    many[(1 << 20) - 1] = 0;
-    assert_int_equal(filter(upper, 0, 0, many, &b, &err), CAG_OK);
-    assert_int_equal(b.size, (1 << 20) - 1);
-    buf_clear(&b);
-    /* a command that ignores its input does not end us by SIGPIPE */
-    assert_int_equal(filter(name, 0, 0, many, &b, &err), CAG_OK);
-    free(many);
-    buf_free(&b);
+    for (size_t i = 0; i < sizeof c / sizeof *c; i++)
+        if (source_match_path(c[i].pattern, c[i].path) != c[i].matches)
+            fail_msg("'%s' and '%s'", c[i].pattern, c[i].path);
+}
+
+static void selected(void **state)
+{
+    static const char *const exclude[] = { "draft*", "/old/", "a/*.txt",
+                                           "keep/", NULL };
+    static const char *const include[] = { "*.adoc", "notes/**", NULL };
+    struct source_opts o = { .exclude = exclude };
+
+    (void)state;
+    assert_true(source_selects(&o, "x.md") && source_selects(&o, "X.Markdown"));
+    assert_true(source_selects(&o, "y/X.RST") && source_selects(&o, "b.TXT"));
+    assert_false(source_selects(&o, "README") || source_selects(&o, "x.mdx"));
+    assert_false(source_selects(&o, "b/draft1.md"));
+    assert_false(source_selects(&o, "a/b.txt"));
+    assert_true(source_selects(&o, "b/a/b.txt"));
+    assert_true(source_selects(&o, "keep.md"));
+    assert_true(source_match_any(exclude, "old", true));
+    assert_false(source_match_any(exclude, "old", false));
+    assert_false(source_match_any(exclude, "x/old", true));
+    assert_true(source_match_any(exclude, "x/keep", true));
+    o = (struct source_opts){ .include = include };
+    assert_true(source_selects(&o, "a/x.adoc"));
+    assert_true(source_selects(&o, "notes/a/b"));
+    assert_false(source_selects(&o, "x.md"));
+}
+
+/* A text that cannot be seen is an error, in a directory and in a pattern. */
+static void unseen(void **state)
+{
+    cag_source_spec spec = { .path = NULL };
+    struct source_set s;
+    cag_error err = CAG_ERROR_INIT;
+
+    (void)state;
+    mkdir(in_dir("u"), 0755);
+    puts_("u/a.md", "a");
+    assert_int_equal(symlink("gone.txt", in_dir("u/b.txt")), 0);
+    assert_int_equal(symlink("gone", in_dir("u/c")), 0);
+    spec.path = in_dir("u");
+    assert_int_equal(source_read(&spec, 1, NULL, &s, &err), CAG_E_MISSING);
+    assert_non_null(strstr(err.file, "u/b.txt"));
+    assert_non_null(strstr(err.msg, "a link to gone.txt"));
+    spec.path = in_dir("u/*.txt");
+    spec.is_glob = true;
+    assert_int_equal(source_read(&spec, 1, NULL, &s, &err), CAG_E_MISSING);
+    spec.path = in_dir("*/c/*.md"); /* u/c may have been a directory */
+    assert_int_equal(source_read(&spec, 1, NULL, &s, &err), CAG_E_MISSING);
+    assert_non_null(strstr(err.msg, "leads nowhere"));
+    unlink(in_dir("u/b.txt"));
+    spec.path = in_dir("u");
+    spec.is_glob = false;
+    assert_int_equal(source_read(&spec, 1, NULL, &s, &err), CAG_OK);
+    assert_int_equal(s.n, 1);
+    assert_int_equal(s.n_skip[SKIP_NAME], 1);
+    source_release(&s);
+}
+
+static int n_of(const char *pattern)
+{
+    cag_source_spec spec = { .path = in_dir(pattern), .is_glob = true };
+    struct source_set s = { .v = NULL };
+    cag_status st = source_expand(&spec, 1, NULL, &s, NULL);
+    int n = st ? -1 : s.n;
+
+    source_release(&s);
+    return n;
+}
+
+static void patterns(void **state)
+{
+    (void)state;
+    assert_int_equal(n_of("d/**/*.md"), 2);
+    assert_int_equal(n_of("d/**"), 4); /* any name, nothing hidden */
+    assert_int_equal(n_of("d/**/sub/**"), 1);
+    assert_int_equal(n_of("**/c.md"), 1);
+    assert_int_equal(n_of("d/*/c.md"), 1);
+    assert_int_equal(n_of("d/sub/loop/b.md"), 1);
+    assert_int_equal(n_of("d/*/*/b.md"), 1); /* a link is followed by '*' */
+    assert_int_equal(n_of("d/[ab].*"), 2);
+    assert_int_equal(n_of("d/.*.md"), 1);
+    assert_int_equal(n_of("d/**/none"), -1);
+}
+
+static void bounded(void **state)
+{
+    cag_source_spec spec = { .path = "/*/*/*/*/*/*/*", .is_glob = true };
+    struct source_opts o = { .max_entries = 2000 };
+    struct source_set s;
+    cag_error err = CAG_ERROR_INIT;
+
+    (void)state;
+    assert_int_equal(source_expand(&spec, 1, &o, &s, &err), CAG_E_LIMIT);
+    spec.path = "/**/none";
+    assert_int_equal(source_expand(&spec, 1, &o, &s, &err), CAG_E_LIMIT);
 }
 
 int main(void)
@@ -252,7 +315,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(directory), cmocka_unit_test(names_and_order),
         cmocka_unit_test(globs),     cmocka_unit_test(refused),
-        cmocka_unit_test(cleaned),   cmocka_unit_test(filters),
+        cmocka_unit_test(cleaned),   cmocka_unit_test(paths_match),
+        cmocka_unit_test(selected),  cmocka_unit_test(unseen),
+        cmocka_unit_test(patterns),  cmocka_unit_test(bounded),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);
