@@ -26,8 +26,13 @@ in_bash() {
 }
 
 # Long options in the manual page of a tool.
+# ... whose options of the engine stand in cag(7), once for all tools
 in_manual() {
-    sed -n 's/^\.It .*Fl -\([a-z0-9-]*\).*/--\1/p' "$man/$1.1" | sort -u
+    {
+        cat "$man/$1.1"
+        ! grep -q '^\.It Engine options' "$man/$1.1" ||
+            sed -n '/^\.Ss Engine options/,/^\.Sh/p' "$man/cag.7"
+    } | sed -n 's/^\.It .*Fl -\([a-z0-9-]*\).*/--\1/p' | sort -u
 }
 
 @test "bash completes options, values and files" {
