@@ -143,9 +143,10 @@ static int print_answer(const struct ask_opts *o, cag_kb *kb,
         if (!row)
             return ui_fail(CAG_E_NOMEM, NULL, "out of memory");
     }
-    if (o->json)
-        printf("%s\n", row);
-    else if (o->extract && ask_fenced(a->text, &block, &block_n)) {
+    if (o->json) {
+        ui_put_json(stdout, row, strlen(row));
+        putchar('\n');
+    } else if (o->extract && ask_fenced(a->text, &block, &block_n)) {
         ui_put_text(stdout, block, block_n);
         putchar('\n');
     } else {

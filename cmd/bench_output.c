@@ -32,10 +32,13 @@ const char *bench_number(char out[32], double v, const char *unit)
 /* text of a fact or note in a table or list: one line, no column borders */
 static void md_text(FILE *to, const char *s)
 {
-    for (; *s != '\0'; s++) {
-        if (*s == '|')
-            fputc('\\', to);
-        fputc(*s == '\n' ? ' ' : *s, to);
+    while (*s != '\0') {
+        size_t n = strcspn(s, "|\n");
+
+        ui_put_text(to, s, n);
+        s += n;
+        if (*s != '\0')
+            fputs(*s++ == '|' ? "\\|" : " ", to);
     }
 }
 
@@ -89,10 +92,15 @@ static const char *const csv_facts[] = {
 static void csv_text(FILE *to, const char *s)
 {
     fputc('"', to);
-    for (; *s != '\0'; s++) {
-        if (*s == '"')
-            fputc('"', to);
-        fputc(*s, to);
+    while (*s != '\0') {
+        size_t n = strcspn(s, "\"");
+
+        ui_put_text(to, s, n);
+        s += n;
+        if (*s != '\0') {
+            fputs("\"\"", to);
+            s++;
+        }
     }
     fputc('"', to);
 }
@@ -184,7 +192,7 @@ bool bench_print(const cag_bench_report *r, int format, FILE *to)
             ui_error(&err);
             return false;
         }
-        fwrite(text, 1, size, to);
+        ui_put_json(to, text, size);
         fputc('\n', to);
         cag_free(text);
     }

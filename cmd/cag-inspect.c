@@ -82,8 +82,9 @@ static int verify(cag_kvc *k)
         return ui_error(&err);
     if (o.json)
         inspect_sound(k);
-    ui_verbose(1, "%s: every byte is intact",
-               ui_clean(cag_kvc_get_info(k)->path));
+    else
+        ui_note("%s: every byte is intact",
+                ui_clean(cag_kvc_get_info(k)->path));
     return UI_OK;
 }
 

@@ -27,8 +27,8 @@ void inspect_summary(const cag_kvc *k)
     printf("%s: cag cache, format %d.%d, %s\n", ui_clean(i->path), i->major,
            i->minor, ui_size(a, i->size_bytes));
     line("model", i->model_name);
-    printf("%-12s %s, %d layers, %d KV heads of %d\n", "", i->model_arch,
-           i->n_layer, i->n_kv_head, i->d_head);
+    printf("%-12s %s, %d layers, %d KV heads of %d\n", "",
+           ui_clean(i->model_arch), i->n_layer, i->n_kv_head, i->d_head);
     line("path", i->model_path);
     line("hub id", i->model_hub);
     line("weights", i->weights_sha256);
@@ -40,13 +40,14 @@ void inspect_summary(const cag_kvc *k)
     if (i->checkpoint_of)
         printf("%-12s the first %lld of %lld tokens of an unfinished build\n",
                "checkpoint", (long long)i->n_tok, (long long)i->checkpoint_of);
-    printf("%-12s %s: %s, %s raw, %.0f bytes a token\n", "K and V", i->codec,
-           ui_size(b, i->kv_stored_bytes), ui_size(c, i->kv_raw_bytes),
+    printf("%-12s %s: %s, %s raw, %.0f bytes a token\n", "K and V",
+           ui_clean(i->codec), ui_size(b, i->kv_stored_bytes),
+           ui_size(c, i->kv_raw_bytes),
            (double)i->kv_stored_bytes / (double)i->n_tok);
     if (cag_kvc_get_receipt(k))
         loss_print(cag_kvc_get_receipt(k), i->n_layer);
-    printf("%-12s %s, %s, %s, precision %s\n", "made by", i->tool, i->device,
-           i->numerics, i->precision);
+    printf("%-12s %s, %s, %s, precision %s\n", "made by", ui_clean(i->tool),
+           ui_clean(i->device), ui_clean(i->numerics), ui_clean(i->precision));
     line("binding", i->binding);
     line("content id", i->content_id);
     printf("%-12s %d\n", "sources", i->n_source);
@@ -156,13 +157,14 @@ void inspect_sources(const cag_kvc *k, bool json)
         if (strpbrk(s->path, "\\\n"))
             putchar('\\');
         printf("%s  ", s->sha256_raw);
-        for (const char *p = s->path; *p; p++)
-            if (*p == '\\')
-                fputs("\\\\", stdout);
-            else if (*p == '\n')
-                fputs("\\n", stdout);
-            else
-                putchar(*p);
+        for (const char *p = s->path; *p;) {
+            size_t n_plain = strcspn(p, "\\\n");
+
+            ui_put_text(stdout, p, n_plain);
+            p += n_plain;
+            if (*p)
+                fputs(*p++ == '\n' ? "\\n" : "\\\\", stdout);
+        }
         putchar('\n');
     }
 }
@@ -249,7 +251,7 @@ void inspect_tensors(const cag_kvc *k, bool json)
         cag_kvc_section s;
 
         cag_kvc_get_section(k, n, &s);
-        printf("%-4s  offset %-12llu %12llu bytes  %s  %s\n", s.name,
+        printf("%-4s  offset %-12llu %12llu bytes  %s  %s\n", ui_clean(s.name),
                (unsigned long long)s.off, (unsigned long long)s.size_bytes,
                s.sha256, s.required ? "required" : "optional");
     }

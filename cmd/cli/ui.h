@@ -112,7 +112,8 @@ void ui_put_text(FILE *to, const char *text, size_t n);
 
 /*
  * Written as it comes, one line per outermost value.  key is NULL inside an
- * array and at the outermost level.  Strings that are not UTF-8 get U+FFFD.
+ * array and at the outermost level.  Strings that are not UTF-8 get U+FFFD;
+ * what a terminal would obey is escaped.
  */
 struct ui_json {
     FILE *out;
@@ -120,6 +121,8 @@ struct ui_json {
     bool more[32];
     char closer[32];
 };
+/* JSON that a file or the library holds, with the same escapes. */
+void ui_put_json(FILE *out, const char *text, size_t n);
 void ui_json_start(struct ui_json *j, FILE *out);
 void ui_json_object(struct ui_json *j, const char *key);
 void ui_json_array(struct ui_json *j, const char *key);

@@ -17,11 +17,44 @@ void ui_json_start(struct ui_json *j, FILE *out)
     j->out = out;
 }
 
+/* Of the characters that JSON lets through, a terminal may obey these: DEL and
+ * C1 (U+007F..U+009F).  They only occur in strings, so that text that is JSON
+ * already stays it.  Returns the bytes taken, or 0. */
+static size_t escape_control(FILE *out, const char *s, size_t n)
+{
+    unsigned char c = (unsigned char)s[0], d = n > 1 ? (unsigned char)s[1] : 0;
+
+    if (c == 0x7F || (c == 0xC2 && d >= 0x80 && d < 0xA0)) {
+        fprintf(out, "\\u%04x", c == 0x7F ? c : d);
+        return c == 0x7F ? 1 : 2;
+    }
+    return 0;
+}
+
+void ui_put_json(FILE *out, const char *text, size_t n)
+{
+    for (size_t at = 0; at < n;) {
+        size_t len = escape_control(out, text + at, n - at);
+
+        if (!len) {
+            putc(text[at], out);
+            len = 1;
+        }
+        at += len;
+    }
+}
+
 static void quoted(FILE *out, const char *s, size_t n)
 {
     putc('"', out);
     while (n > 0) {
-        size_t len = ui_utf8_len((const unsigned char *)s, n);
+        size_t len = escape_control(out, s, n);
+        if (len > 0) {
+            s += len;
+            n -= len;
+            continue;
+        }
+        len = ui_utf8_len((const unsigned char *)s, n);
         if (len == 0) {
             fputs("\xEF\xBF\xBD", out);
             len = 1;
@@ -95,7 +128,7 @@ void ui_json_end(struct ui_json *j)
 void ui_json_raw(struct ui_json *j, const char *key, const char *text, size_t n)
 {
     front(j, key);
-    fwrite(text, 1, n, j->out);
+    ui_put_json(j->out, text, n);
     back(j);
 }
 

@@ -82,6 +82,10 @@ setup() {
 }
 
 @test "-t finds any flipped byte and names the section; cag-ask does too" {
+    ok cag-inspect -t kb.kvc
+    [ "$stderr" = "cag-inspect: kb.kvc: every byte is intact" ] || show
+    ok cag-inspect -q -t kb.kvc
+    [ -z "$stderr$output" ] || show
     ok cag-inspect -t -v kb.kvc
     says "kb.kvc: every byte is intact"
     [ "$(cag-inspect -t --json kb.kvc)" = '{"schema":1,"file":"kb.kvc","sound":true}' ]
@@ -175,16 +179,22 @@ setup() {
     cp kb.kvc more/carried.kvc
     echo x >>docs/a.md
     cag-build -q -m m.gguf -o new.kvc docs
-    ok cag-inspect -l . more
+    ok cag-inspect -q -l . more
     [ "$(awk '{ print $1, $(NF - 1) }' <<<"$output" | sort)" = \
         "$(printf '%s\n' 'fresh ./new.kvc' 'stale ./f16.kvc' 'stale ./kb.kvc' 'unseen more/carried.kvc')" ] || show
+    ok cag-inspect -l . more
+    [ "$(head -1 <<<"$output" | tr -s ' ')" = "state tokens size age cache, model" ]
+    [[ "$(tail -1 <<<"$output")" =~ ^4\ caches,\ [0-9]+\ tokens,\ .*iB:\ 1\ fresh,\ 2\ stale,\ 1\ unseen$ ]] || show
+    [ "$(wc -l <<<"$output")" -eq 6 ]
+    ok cag-inspect -l new.kvc # of one cache there is no sum
+    [ "$(wc -l <<<"$output")" -eq 2 ]
     ok cag-inspect -l --json new.kvc
     jq -e '.schema == 1 and .state == "fresh" and .file == "new.kvc" and .tokens > 100 and .age_seconds >= 0' <<<"$output"
     head -c 5000 kb.kvc >bad.kvc
     run --separate-stderr cag-inspect -l </dev/null
     [ "$status" -eq 65 ]
     says "bad.kvc"
-    [ "$(wc -l <<<"$output")" -eq 3 ]
+    [ "$(wc -l <<<"$output")" -eq 5 ]
     fails 66 "nodir: cannot read directory" cag-inspect -l nodir
 }
 
@@ -214,4 +224,18 @@ setup() {
     cag-inspect --tokens kb.kvc | head -n 1
     rc=${PIPESTATUS[0]}
     [ "$rc" -eq 0 ] || [ "$rc" -eq 141 ]
+}
+
+@test "no text of a cache reaches a terminal as a control character" {
+    run python3 "$BATS_TEST_DIRNAME/../tools/forged_text.py" \
+        "$(command -v cag-inspect)" kb.kvc
+    [ "$status" -eq 0 ] || { echo "$output"; return 1; }
+    # names of files too, where sha256sum has no escape of its own
+    mkdir evil
+    echo hi >"evil/$(printf 'a\033[31m\302\233b').md"
+    ok cag-build -q -m "$model" -o evil.kvc evil
+    TERM=dumb python3 "$BATS_TEST_DIRNAME/../tools/on_tty.py" \
+        cag-inspect --sources evil.kvc </dev/null >tty
+    not grep -qP '\x1b|\xc2\x9b' tty
+    (cd / && cag-inspect --sources "$OLDPWD/evil.kvc") | grep -qP '\x1b'
 }

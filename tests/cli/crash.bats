@@ -183,7 +183,7 @@ one_line() {
     for r in $(seq 50); do
         (
             if [ $((r % 2)) = 0 ]; then
-                cag-inspect -t kb.kvc 2>>bad || echo "reader $r" >>bad
+                cag-inspect -q -t kb.kvc 2>>bad || echo "reader $r" >>bad
                 id=$(cag-inspect --digest kb.kvc 2>>bad | cut -c1-64)
             else
                 id=$(cag-ask -q -t 1 -n 1 --stale ignore --json kb.kvc 'Who?' 2>>bad | jq -r .content_id)
