@@ -6,10 +6,13 @@
 
 #include <cag/batch.h>
 
+#include "cmd/cli/ui_wrap.h"
+
 struct ask_opts {
     cag_kb_opts kb;
     cag_ask_params params;
-    bool json, no_stream, usage, extract, chat;
+    bool json, no_stream, usage, extract, chat, no_history;
+    const char *from; /* a conversation to go on with */
     const char *log;
     /* batch */
     const char *batch, *output;
@@ -25,12 +28,14 @@ struct ask_stream {
     bool off; /* collect only */
     size_t printed;
     bool failed; /* stdout is gone */
+    struct ui_wrap wrap;
 };
 bool ask_stream_text(void *ctx, const char *text, size_t n);
 
 /* Sums over the questions asked. */
 struct ask_figures {
     int64_t n_asked, n_generated;
+    int64_t n_used; /* of the context, after the last answer */
     double seconds;
 };
 

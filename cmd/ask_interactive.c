@@ -10,24 +10,14 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <editline/readline.h>
+#include <cag/tool/text_file.h>
 
-#include "cmd/ask_common.h"
+#include "cmd/ask_read.h"
+#include "cmd/ask_talk.h"
 #include "cmd/cli/ui.h"
 
 #define QUOTES "\"\"\""
 enum { N_QUOTES = 3 };
-
-struct talk {
-    const struct ask_opts *o;
-    cag_kb *kb;
-    cag_chat *chat; /* NULL: clean prefix each time */
-    bool tty;
-    char *line; /* not on a terminal */
-    size_t cap;
-    bool holds_nul;
-    struct ask_figures sum;
-};
 
 /* A line without its newline, heap; NULL at the end of input. */
 static char *read_line(struct talk *t, const char *prompt)
@@ -35,7 +25,7 @@ static char *read_line(struct talk *t, const char *prompt)
     ssize_t n;
 
     if (t->tty)
-        return readline(prompt);
+        return ask_read_typed(prompt);
     n = getline(&t->line, &t->cap, stdin);
     if (n < 0)
         return NULL;
@@ -82,65 +72,6 @@ static char *read_block(struct talk *t, char *line)
     return line;
 }
 
-static void show_sources(const struct talk *t)
-{
-    const cag_kvc *k = cag_kb_get_kvc(t->kb);
-    int n = cag_kvc_get_info(k)->n_source;
-
-    for (int i = 0; i < n; i++) {
-        const cag_kvc_source *s = cag_kvc_get_source(k, i);
-
-        fprintf(stderr, "%8lld tokens  %s\n",
-                (long long)(s->tok_end - s->tok_begin), ui_clean(s->name));
-    }
-}
-
-static void show_stats(const struct talk *t)
-{
-    const cag_kvc_info *i = cag_kvc_get_info(cag_kb_get_kvc(t->kb));
-
-    fprintf(stderr,
-            "%lld tokens cached, context %lld; %lld questions, %lld "
-            "tokens generated, %.1f tokens/s\n",
-            (long long)i->n_tok, (long long)cag_kb_n_ctx(t->kb),
-            (long long)t->sum.n_asked, (long long)t->sum.n_generated,
-            t->sum.seconds > 0 ? (double)t->sum.n_generated / t->sum.seconds
-                               : 0.0);
-}
-
-/* Returns false to end; a command that is none is an error in a script. */
-static bool command(struct talk *t, const char *line, int *status)
-{
-    cag_error err = CAG_ERROR_INIT;
-
-    if (!strcmp(line, "/quit") || !strcmp(line, "/exit"))
-        return false;
-    if (!strcmp(line, "/sources"))
-        show_sources(t);
-    else if (!strcmp(line, "/stats"))
-        show_stats(t);
-    else if (!strcmp(line, "/reset")) {
-        if (t->chat)
-            cag_chat_reset(t->chat);
-    } else if (!strcmp(line, "/chat")) {
-        if (!t->chat && cag_chat_new(t->kb, &t->chat, &err))
-            *status = ui_error(&err);
-        else
-            ui_note("turns are kept from now on; /reset forgets them");
-    } else if (strcmp(line, "/help") && !t->tty)
-        *status = ui_fail(CAG_E_USAGE, NULL,
-                          "unknown command '%s'; /help "
-                          "lists them",
-                          line);
-    else
-        fprintf(
-            stderr,
-            "/sources  what was read    /stats  figures so far\n"
-            "/chat     keep turns       /reset  forget them\n"
-            "/quit     end (or Ctrl-D)  \"\"\"     begin and end a block\n");
-    return true;
-}
-
 static int ask(struct talk *t, const char *question)
 {
     int status;
@@ -156,44 +87,105 @@ static int ask(struct talk *t, const char *question)
     return status;
 }
 
+/* What this is, and how to go on; for who sits at a terminal. */
+static void banner(const struct talk *t)
+{
+    const cag_kvc_info *i = cag_kvc_get_info(cag_kb_get_kvc(t->kb));
+    char text[512];
+    struct ui_wrap w;
+    int n;
+
+    if (ui.quiet)
+        return;
+    n = snprintf(text, sizeof text,
+                 "%s: %lld tokens, %d source%s; %s\n"
+                 "%s. /help lists commands, Ctrl-D ends.\n",
+                 ui_clean(i->path), (long long)i->n_tok, i->n_source,
+                 i->n_source == 1 ? "" : "s", ui_clean(i->model_name),
+                 t->chat ? "Turns are kept"
+                         : "Each question finds the clean cache");
+    ui_wrap_start(&w, stderr);
+    ui_wrap_put(&w, text, n < (int)sizeof text ? (size_t)n : sizeof text - 1);
+    ui_wrap_end(&w);
+}
+
+static int open_chat(struct talk *t)
+{
+    cag_error err = CAG_ERROR_INIT;
+    char *text;
+    size_t n;
+    cag_status st;
+
+    if (!t->o->chat && !t->o->from)
+        return UI_OK;
+    st = cag_chat_new(t->kb, &t->chat, &err);
+    if (!st && t->o->from) {
+        st = cag_read_file(t->o->from, &text, &n, &err);
+        if (!st) {
+            st = cag_chat_load(t->chat, text, n, t->o->from, &err);
+            cag_free(text);
+        }
+    }
+    return st ? ui_error(&err) : UI_OK;
+}
+
+/* One line or block; false to end. */
+static bool one(struct talk *t, char *line, int *status)
+{
+    int s;
+
+    if (line[strspn(line, " \t\r\n")] == 0)
+        return true;
+    if (t->holds_nul) {
+        *status = ui_fail(CAG_E_FORMAT, NULL,
+                          "the question holds a NUL byte, expected text");
+        t->holds_nul = false;
+        return true;
+    }
+    if (talk_is_command(line)) {
+        if (t->tty)
+            ask_read_recall(line);
+        return talk_command(t, line, status);
+    }
+    if (t->tty)
+        ask_history_add(line);
+    s = ask(t, line);
+    *status = s ? s : *status;
+    return true;
+}
+
 int ask_interactive(const struct ask_opts *o, cag_kb *kb)
 {
     struct talk t = { .o = o, .kb = kb, .tty = isatty(0) && isatty(1) };
-    cag_error err = CAG_ERROR_INIT;
-    int status = UI_OK;
-    char *line;
+    int status = open_chat(&t);
+    char *line = NULL;
+    bool go = true;
 
-    if (o->chat && cag_chat_new(kb, &t.chat, &err))
-        return ui_error(&err);
-    while (!ui_caught() && (line = read_line(&t, "> ")) != NULL) {
-        bool go = true;
-
+    if (status) {
+        cag_chat_free(t.chat);
+        return status;
+    }
+    if (t.tty && !ask_read_start(ASK_N_RECALL)) {
+        cag_chat_free(t.chat);
+        return ui_fail(CAG_E_NOMEM, NULL, "out of memory");
+    }
+    if (t.tty) {
+        ask_history_open(!o->no_history);
+        banner(&t);
+    }
+    while (go && !ui_caught() && (line = read_line(&t, "> ")) != NULL) {
         if (!strncmp(line, QUOTES, N_QUOTES) &&
             !(line = read_block(&t, line))) {
             status = ui_fail(CAG_E_NOMEM, NULL, "out of memory");
             break;
         }
-        if (line[strspn(line, " \t\r\n")] == 0) {
-            free(line);
-            continue;
-        }
-        if (t.tty)
-            add_history(line);
-        if (t.holds_nul) {
-            status = ui_fail(CAG_E_FORMAT, NULL,
-                             "the question holds a NUL byte, expected text");
-            t.holds_nul = false;
-        } else if (line[0] == '/' && !line[strcspn(line, " \n")]) {
-            go = command(&t, line, &status);
-        } else {
-            int s = ask(&t, line);
-
-            status = s ? s : status;
-        }
+        go = one(&t, line, &status) && status != UI_IOERR;
         free(line);
-        if (!go || status == UI_IOERR)
-            break;
     }
+    if (t.tty && go && !line)
+        putchar('\n'); /* Ctrl-D: the shell's prompt begins a line */
+    if (t.tty)
+        ask_read_end();
     cag_chat_free(t.chat);
     free(t.line);
     /* at a terminal errors were seen and answered; a script needs them */

@@ -21,7 +21,7 @@ bool ask_stream_text(void *ctx, const char *text, size_t n)
     if (!s->off && n) {
         if (!s->printed)
             ui_progress_end(); /* it would stand in front of the text */
-        ui_put_text(stdout, text, n);
+        ui_wrap_put(&s->wrap, text, n);
         s->failed = !ui_flush_stdout();
         s->printed += n;
     }
@@ -116,11 +116,15 @@ static int append_log(const char *path, const char *line)
     return ok ? UI_OK : UI_IOERR;
 }
 
+/* That an answer is not whole is worth a line also to who wants none. */
 static void warn_cut(const cag_kb *kb, const cag_answer *a)
 {
     int64_t n_ctx = cag_kb_n_ctx(kb);
 
-    if (a->n_cached + a->n_prompt + a->n_generated < n_ctx)
+    if (ui.quiet)
+        ui_sign("cut after %lld token%s", (long long)a->n_generated,
+                a->n_generated == 1 ? "" : "s");
+    else if (a->n_cached + a->n_prompt + a->n_generated < n_ctx)
         ui_warn("the answer was cut after %lld tokens; -n allows more",
                 (long long)a->n_generated);
     else
@@ -130,7 +134,7 @@ static void warn_cut(const cag_kb *kb, const cag_answer *a)
 }
 
 static int print_answer(const struct ask_opts *o, cag_kb *kb,
-                        const cag_answer *a, const struct ask_stream *s,
+                        const cag_answer *a, struct ask_stream *s,
                         const char *question, size_t n)
 {
     const char *block;
@@ -151,7 +155,8 @@ static int print_answer(const struct ask_opts *o, cag_kb *kb,
         putchar('\n');
     } else {
         if (s->printed < a->size)
-            ui_put_text(stdout, a->text + s->printed, a->size - s->printed);
+            ui_wrap_put(&s->wrap, a->text + s->printed, a->size - s->printed);
+        ui_wrap_end(&s->wrap);
         putchar('\n');
     }
     if (!ui_flush_stdout())
@@ -159,7 +164,7 @@ static int print_answer(const struct ask_opts *o, cag_kb *kb,
     if (o->log && append_log(o->log, row))
         status = UI_IOERR;
     cag_free(row);
-    if (!strcmp(a->finish, "length"))
+    if (!strcmp(a->finish, "length") && !(o->json && ui.quiet))
         warn_cut(kb, a);
     if (o->usage)
         ask_print_usage(kb, a);
@@ -169,22 +174,28 @@ static int print_answer(const struct ask_opts *o, cag_kb *kb,
 int ask_question(const struct ask_opts *o, cag_kb *kb, cag_chat *chat,
                  const char *question, size_t n, struct ask_figures *figures)
 {
-    struct ask_stream s = { o->no_stream || o->json || o->extract, 0, false };
+    struct ask_stream s = { .off = o->no_stream || o->json || o->extract };
     cag_error err = CAG_ERROR_INIT;
     cag_answer a;
-    cag_status st = chat ? cag_chat_ask(chat, question, n, &o->params,
-                                        ask_stream_text, &s, &a, &err)
-                         : cag_kb_ask(kb, question, n, &o->params,
-                                      ask_stream_text, &s, &a, &err);
+    cag_status st;
     int status;
+
+    ui_wrap_start(&s.wrap, stdout);
+    st = chat ? cag_chat_ask(chat, question, n, &o->params, ask_stream_text, &s,
+                             &a, &err)
+              : cag_kb_ask(kb, question, n, &o->params, ask_stream_text, &s, &a,
+                           &err);
 
     ui_progress_end();
     if (figures) {
         figures->n_asked++;
         figures->n_generated += a.n_generated;
         figures->seconds += a.first_s + a.decode_s;
+        if (!st)
+            figures->n_used = a.n_cached + a.n_prompt + a.n_generated;
     }
     if (st) {
+        ui_wrap_end(&s.wrap);
         if (s.printed)
             putchar('\n');
         ui_flush_stdout();

@@ -188,9 +188,8 @@ void build_show_defaults(void)
 {
     opt_show(&cli.n_ctx, "model");
     opt_show(&cli.reserve, "512, or a quarter of the context");
-    opt_show(&cli.engine.n_thread, "processors");
+    engine_opts_show(&cli.engine);
     opt_show(&cli.chunk, "device");
-    opt_show(&cli.engine.gpu_layers, "all");
     opt_show(&cli.max_memory, "no limit");
     opt_show(&cli.checkpoint_s, "30");
     opt_show(&cli.max_loss, "codec");

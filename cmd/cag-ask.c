@@ -18,17 +18,15 @@ static const char *const verifies[] = { "header", "full", NULL };
 static const char *const formats[] = { "auto", "text", "jsonl", NULL };
 
 static struct {
-    const char *model, *file, *batch, *output, *log;
+    const char *model, *file, *batch, *output, *log, *from;
     struct engine_cli engine;
     struct opt_list stop;
     int stale, verify, format, parallel, top_k;
     int64_t n_predict, seed, n_ctx, max_errors, max_memory;
     double temperature, top_p, min_p;
     bool interactive, chat, resume, unordered, fail_fast, dry_run, think,
-        no_cache, no_lookup, usage, no_stream, json, extract;
-} o = { .n_predict = 120,
-        .top_p = 1.0,
-        .engine.precision = CAG_PRECISION_AUTO };
+        no_cache, no_lookup, usage, no_stream, json, extract, no_history;
+} o = { .top_p = 1.0, .engine.precision = CAG_PRECISION_AUTO };
 
 static const opt_spec specs[] = {
     OPT_STR('m', "model", &o.model, "M", NULL,
@@ -36,7 +34,7 @@ static const opt_spec specs[] = {
     OPT_STR('f', "file", &o.file, "F", NULL,
             "the question from a file; '-' is stdin"),
     OPT_I64('n', "predict", &o.n_predict, 1, INT32_MAX, "N", NULL,
-            "length of an answer in tokens, at most (120)"),
+            "length of an answer in tokens, at most (1024; 120 in a batch)"),
     OPT_FLAG('i', "interactive", &o.interactive,
              "questions line by line, each from the clean cache"),
     OPT_FLAG(0, "chat", &o.chat, "as -i, but earlier turns are kept"),
@@ -72,6 +70,10 @@ static const opt_spec specs[] = {
                "no token below P times the likeliest"),
     OPT_I64(0, "seed", &o.seed, 0, INT64_MAX, "N", NULL, "of the sampling"),
     OPT_LIST(0, "stop", &o.stop, "TEXT", "end the answer at TEXT; repeatable"),
+    OPT_STR(0, "continue", &o.from, "FILE", NULL,
+            "as --chat, after the conversation that /save wrote"),
+    OPT_FLAG(0, "no-history", &o.no_history,
+             "keep no questions typed with -i for the next time"),
     OPT_FLAG(0, "think", &o.think, "let the model think first, unseen"),
     OPT_CHOICE(0, "verify", &o.verify, verifies, NULL,
                "full: every digest of the file, before answering"),
@@ -104,6 +106,10 @@ static const opt_usage usage = { "cag-ask",
                                  "*.kvc",
                                  NULL };
 
+/* One question is waited for and can be stopped; what it says is wanted whole.
+ * A batch is not watched, and a row that rambles holds up all the others. */
+enum { N_ONE = 1024, N_BATCH = 120 };
+
 static void fill(struct ask_opts *a)
 {
     memset(a, 0, sizeof *a);
@@ -126,7 +132,7 @@ static void fill(struct ask_opts *a)
         a->kb.hooks.progress = ask_batch_progress;
         a->kb.hooks.ctx = a;
     }
-    a->params.max_tok = o.n_predict;
+    a->params.max_tok = o.n_predict ? o.n_predict : o.batch ? N_BATCH : N_ONE;
     a->params.sampling.temperature = (float)o.temperature;
     a->params.sampling.top_k = o.top_k;
     a->params.sampling.top_p = (float)o.top_p;
@@ -141,6 +147,8 @@ static void fill(struct ask_opts *a)
     a->usage = o.usage;
     a->extract = o.extract;
     a->chat = o.chat;
+    a->from = o.from;
+    a->no_history = o.no_history;
     a->log = o.log;
     a->batch = o.batch;
     a->output = o.output && strcmp(o.output, "-") ? o.output : NULL;
@@ -153,12 +161,69 @@ static void fill(struct ask_opts *a)
     a->max_errors = o.max_errors;
 }
 
+/* For --print-config: in words what 0 and NULL stand for. */
+static void show_defaults(void)
+{
+    opt_show(&o.n_predict, o.batch ? "120" : "1024");
+    opt_show(&o.model,
+             places_get()->model ? "the cache's, or CAG_MODEL" : "the cache's");
+    opt_show(&o.n_ctx, "the cache's");
+    opt_show(&o.parallel, "processors");
+    opt_show(&o.top_k, "off");
+    opt_show(&o.min_p, "off");
+    opt_show(&o.max_memory, "no limit");
+    engine_opts_show(&o.engine);
+}
+
+/* Options that would be passed over in silence. */
+static void warn_idle(void)
+{
+    static const void *const sampling[] = { &o.top_p, &o.top_k, &o.min_p,
+                                            &o.seed };
+    const char *from;
+
+    for (size_t i = 0; i < sizeof sampling / sizeof *sampling; i++)
+        if (o.temperature <= 0 && !o.batch &&
+            (from = opt_origin(sampling[i])) != NULL)
+            ui_warn("%s changes nothing at temperature 0, where the likeliest "
+                    "token is taken",
+                    from);
+    if (o.no_stream && (o.json || o.extract))
+        ui_warn("option --no-stream changes nothing with %s",
+                o.json ? "--json" : "-x");
+    if (o.no_history && (o.batch || !(isatty(0) && isatty(1))))
+        ui_warn("option --no-history changes nothing but with -i on a "
+                "terminal");
+}
+
+static bool is_cache(const char *word)
+{
+    size_t n = strlen(word);
+
+    return n > 4 && !strcmp(word + n - 4, ".kvc") && access(word, F_OK) == 0;
+}
+
+/* A word, not the first, that names a cache which is there. */
+static void check_words(char **word)
+{
+    for (char **w = word + 1; word[0] && *w; w++) {
+        if (!is_cache(*w))
+            continue;
+        if (is_cache(word[0]))
+            opt_fail("one cache at a time; did you mean: cag-ask %s '...' "
+                     "and cag-ask %s '...'?",
+                     word[0], *w);
+        opt_fail("the cache comes first; did you mean: cag-ask %s '%s%s'?", *w,
+                 word[0], word[2] ? " ..." : "");
+    }
+}
+
 static void check_usage(char **word)
 {
-    bool talk = o.interactive || o.chat;
+    bool talk = o.interactive || o.chat || o.from;
 
     if (talk && (word[1] || o.file || o.batch))
-        opt_fail("-i and --chat take no other question");
+        opt_fail("-i, --chat and --continue take no other question");
     if (talk && o.dry_run)
         opt_fail("--dry-run takes one question, or --batch");
     if (o.json && o.extract)
@@ -184,14 +249,8 @@ static void check_usage(char **word)
         opt_fail("--resume and --unordered exclude each other");
     if (o.resume && o.format == CAG_ROWS_TEXT)
         opt_fail("--resume needs rows as JSON: --output-format jsonl");
-    for (char **w = word + 1; word[0] && *w; w++) {
-        size_t n = strlen(*w);
-
-        if (n > 4 && !strcmp(*w + n - 4, ".kvc") && access(*w, F_OK) == 0)
-            opt_fail("one cache at a time; did you mean: cag-ask %s '...' "
-                     "and cag-ask %s '...'?",
-                     word[0], *w);
-    }
+    check_words(word);
+    warn_idle();
 }
 
 /* The question of the command line, -f and stdin; heap, or NULL after a
@@ -279,9 +338,10 @@ int main(int argc, char **argv)
     char *question = NULL;
     size_t n = 0;
     int status = UI_OK;
-    bool talk = o.interactive || o.chat;
+    bool talk = o.interactive || o.chat || o.from;
 
     if (opt_wants_config()) {
+        show_defaults();
         opt_print_config();
         return ui_close_stdout(UI_OK);
     }

@@ -28,3 +28,10 @@ void engine_opts_fill(const struct engine_cli *e, cag_engine_opts *out)
                  "on (for none: --device cpu)",
                  ui_clean(e->gpu_layers));
 }
+
+void engine_opts_show(const struct engine_cli *e)
+{
+    opt_show(&e->n_thread, "processors");
+    opt_show(&e->device, "auto");
+    opt_show(&e->gpu_layers, "all");
+}

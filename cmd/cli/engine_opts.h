@@ -35,4 +35,7 @@ const char *engine_precision_auto(int i); /* all            */
 /* What was given, as the library takes it; wrong usage ends the program. */
 void engine_opts_fill(const struct engine_cli *e, cag_engine_opts *out);
 
+/* For --print-config: in words what 0 and NULL stand for. */
+void engine_opts_show(const struct engine_cli *e);
+
 #endif

@@ -361,9 +361,11 @@ bool opt_wants_config(void)
     return wants_config;
 }
 
-static int index_of(const void *var)
+/* The next entry from i on that sets var (two names may be one option), or
+ * -1. */
+static int index_of(const void *var, int i)
 {
-    for (int i = 0; usage->specs[i].type != OPT_T_END; i++)
+    for (; usage->specs[i].type != OPT_T_END; i++)
         if (usage->specs[i].name &&
             (const void *)usage->specs[i].var.flag == var)
             return i;
@@ -372,14 +374,15 @@ static int index_of(const void *var)
 
 const char *opt_origin(const void *var)
 {
-    int i = index_of(var);
-
-    return i < 0 ? NULL : origin_of[i];
+    for (int i = 0; (i = index_of(var, i)) >= 0; i++)
+        if (origin_of[i])
+            return origin_of[i];
+    return NULL;
 }
 
 void opt_set_origin(const void *var, const char *origin)
 {
-    int i = index_of(var);
+    int i = index_of(var, 0);
 
     if (i < 0)
         return;
@@ -389,9 +392,7 @@ void opt_set_origin(const void *var, const char *origin)
 
 void opt_show(const void *var, const char *text)
 {
-    int i = index_of(var);
-
-    if (i >= 0)
+    for (int i = 0; (i = index_of(var, i)) >= 0; i++)
         shown[i] = text;
 }
 
@@ -435,11 +436,12 @@ void opt_print_config(void)
         const opt_spec *s = &usage->specs[i];
         if (s->type < OPT_T_FLAG || s->type > OPT_T_LIST)
             continue;
+        const char *origin = opt_origin(s->var.flag);
         printf("%s = ", s->name);
-        if (shown[i] && !origin_of[i])
+        if (shown[i] && !origin)
             fputs(shown[i], stdout);
         else
             print_value(s);
-        printf("  (%s)\n", origin_of[i] ? origin_of[i] : "default");
+        printf("  (%s)\n", origin ? origin : "default");
     }
 }

@@ -80,6 +80,16 @@ const char *places_plugin(void)
     return env("CAG_CUDA_PLUGIN");
 }
 
+const char *places_history(void)
+{
+    static char dir[PATH_MAX], path[PATH_MAX];
+    const char *state = below(dir, env("XDG_STATE_HOME"), "cag");
+
+    if (!state)
+        state = below(dir, env("HOME"), ".local/state/cag");
+    return below(path, make_dir(state), "history");
+}
+
 int64_t places_now(void)
 {
     return (int64_t)time(NULL);

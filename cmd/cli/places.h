@@ -11,6 +11,9 @@
 const cag_places *places_get(void);
 /* CAG_CUDA_PLUGIN: the CUDA plugin to use, or NULL: where it is installed. */
 const char *places_plugin(void);
+/* The file of questions typed earlier, in a directory that is made on first
+ * use; NULL where there can be none. */
+const char *places_history(void);
 /* SOURCE_DATE_EPOCH if set (else -1), and the clock. */
 int64_t places_epoch(void);
 int64_t places_now(void);

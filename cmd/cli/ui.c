@@ -94,6 +94,15 @@ void ui_note(const char *fmt, ...)
     va_end(ap);
 }
 
+void ui_sign(const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsay(YELLOW, "", fmt, ap);
+    va_end(ap);
+}
+
 void ui_verbose(int level, const char *fmt, ...)
 {
     va_list ap;

@@ -54,6 +54,8 @@ int ui_error(const cag_error *err);
 int ui_exit_code(cag_status status);
 void ui_warn(const char *fmt, ...) UI_PRINTF(1, 2); /* not with -q        */
 void ui_note(const char *fmt, ...) UI_PRINTF(1, 2); /* not with -q        */
+/* even with -q: what changes the worth of a result */
+void ui_sign(const char *fmt, ...) UI_PRINTF(1, 2);
 /* only with at least level -v */
 void ui_verbose(int level, const char *fmt, ...) UI_PRINTF(2, 3);
 /* Like ui_error for a fault the program itself finds. */
@@ -99,6 +101,8 @@ const char *ui_duration(char out[UI_TEXT], double seconds); /* "3m04s"      */
 double ui_now(void); /* monotonic seconds                   */
 /* s as one line for a message: control bytes escaped.  Rotates 4 buffers. */
 const char *ui_clean(const char *s);
+/* Have the terminal tell what is pasted from what is typed. */
+void ui_bracket_paste(bool on);
 /* Columns of the terminal fd is; 80 where that cannot be said. */
 int ui_columns(int fd);
 /* Columns that n bytes of text take; bytes of it that fit in some columns. */

@@ -15,6 +15,8 @@ int ui_format(char *out, size_t size, const char *fmt, ...)
 size_t ui_utf8_len(const unsigned char *s, size_t n);
 
 bool ui_stderr_is_smart(void); /* a terminal, and not a dumb one         */
+/* Undo ui_bracket_paste; async-signal-safe. */
+void ui_restore_terminal(void);
 /* Is sig only to cancel what is going on (ui_catch)?  Signal-safe. */
 bool ui_signal_cancels(int sig);
 void ui_start_signals(void);

@@ -23,6 +23,7 @@ static void die(int sig)
 
     cag_emergency_cleanup();
     ui_clear_progress();
+    ui_restore_terminal();
     signal(sig, SIG_DFL);
     sigemptyset(&set);
     sigaddset(&set, sig);

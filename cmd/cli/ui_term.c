@@ -15,11 +15,36 @@
 struct ui ui = { .tool = "cag" };
 const char *const ui_when[] = { "auto", "always", "never", NULL };
 
-bool ui_stderr_is_smart(void)
+static bool is_smart(int fd)
 {
     const char *term = getenv("TERM");
 
-    return isatty(2) && term && *term && strcmp(term, "dumb") != 0;
+    return isatty(fd) && term && *term && strcmp(term, "dumb") != 0;
+}
+
+bool ui_stderr_is_smart(void)
+{
+    return is_smart(2);
+}
+
+/* --- pastes --------------------------------------------------------------*/
+
+static const char paste_on[] = "\033[?2004h", paste_off[] = "\033[?2004l";
+static volatile sig_atomic_t bracketing;
+
+void ui_bracket_paste(bool on)
+{
+    if (!is_smart(1))
+        return;
+    fflush(stdout);
+    bracketing = on;
+    (void)!write(1, on ? paste_on : paste_off, sizeof paste_on - 1);
+}
+
+void ui_restore_terminal(void)
+{
+    if (bracketing)
+        (void)!write(1, paste_off, sizeof paste_off - 1);
 }
 
 int ui_columns(int fd)

@@ -165,6 +165,12 @@ CAG_API void cag_chat_reset(cag_chat *c); /* forget all turns */
 CAG_API cag_status cag_chat_ask(cag_chat *c, const char *question, size_t size,
                                 const cag_ask_params *p, cag_text_fn fn,
                                 void *ctx, cag_answer *out, cag_error *err);
+/* The turns so far as JSON, [{"role", "content"}, ...] (heap, NULL if out of
+ * memory); and in place of those there are, from such a text, whose file may
+ * be named.  Errors: CAG_E_FORMAT. */
+CAG_API char *cag_chat_json(const cag_chat *c);
+CAG_API cag_status cag_chat_load(cag_chat *c, const char *json, size_t size,
+                                 const char *file, cag_error *err);
 
 /* -------------------------------------------------------------------- show */
 

@@ -75,6 +75,50 @@ void cag_chat_reset(cag_chat *c)
     jv_clear(c->messages);
 }
 
+char *cag_chat_json(const cag_chat *c)
+{
+    struct buf b = BUF_INIT;
+    size_t n;
+
+    if (!jv_count(c->messages))
+        buf_str(&b, "[]");
+    else
+        jv_dump(c->messages, &b);
+    return buf_detach(&b, &n);
+}
+
+cag_status cag_chat_load(cag_chat *c, const char *json, size_t size,
+                         const char *file, cag_error *err)
+{
+    static const char *const roles[] = { "user", "assistant" };
+    jv *turns;
+    cag_status st = jv_parse(json, size, file, &turns, err);
+
+    if (st)
+        return st;
+    if (jv_type(turns) != JV_ARRAY || jv_count(turns) % 2)
+        st = cag_fail(err, CAG_E_FORMAT, file, -1,
+                      "this is no conversation: expected an array of "
+                      "questions and answers");
+    for (size_t i = 0; !st && i < jv_count(turns); i++) {
+        const char *role = jv_get_str(jv_at(turns, i), "role", "");
+
+        if (strcmp(role, roles[i % 2]) ||
+            !jv_get_str(jv_at(turns, i), "content", NULL))
+            st = cag_fail(err, CAG_E_FORMAT, file, -1,
+                          "turn %zu is not {\"role\": \"%s\", \"content\": "
+                          "text}",
+                          i + 1, roles[i % 2]);
+    }
+    if (st) {
+        jv_free(turns);
+        return st;
+    }
+    jv_free(c->messages);
+    c->messages = turns;
+    return CAG_OK;
+}
+
 static bool add_turn(jv *messages, const char *role, const char *text,
                      size_t size)
 {

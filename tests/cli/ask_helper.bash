@@ -50,6 +50,11 @@ says() {
     done
 }
 
+# Nothing on stderr but the sign, which -q leaves, that an answer was cut.
+only_a_sign() {
+    run ! grep -vE '^cag-ask: cut after [0-9]+ tokens?$' "$err"
+}
+
 # Rows without what differs from run to run.
 steady() {
     sed -e 's/,"seconds":[0-9.e-]*//' "$@"

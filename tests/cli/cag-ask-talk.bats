@@ -17,6 +17,9 @@ on_tty() {
     TERM=xterm expect "$want" python3 "$tty" "$@"
 }
 
+# What the terminal showed, without what it was told besides.
+shown() { tr -d '\r' <"$out" | sed 's/\x1b\[[?0-9;]*[a-zA-Z]//g'; }
+
 # -------------------------------------------------------------- from a pipe
 
 @test "-i at the end of input ends at once, with 0 and no output" {
@@ -31,8 +34,8 @@ on_tty() {
 @test "-i from a pipe: an answer a line, no prompt, no colour" {
     printf 'How long?\n\n   \nWho leads?' >q
     expect 0 cag-ask -q -n 5 -i qwen.kvc <q
-    for q in "How long?" "Who leads?"; do cag-ask -q -n 5 qwen.kvc "$q"; done | cmp - "$out"
-    [ ! -s "$err" ]
+    for q in "How long?" "Who leads?"; do cag-ask -q -n 5 qwen.kvc "$q"; done 2>/dev/null | cmp - "$out"
+    only_a_sign
     expect 0 cag-ask -q -n 5 -i --color=always --progress=always qwen.kvc <q
     run ! grep -q $'\033' "$out"
     expect 0 cag-ask -q --json -n 5 -i qwen.kvc <q
@@ -50,9 +53,15 @@ on_tty() {
     expect 0 cag-ask -n 5 -i qwen.kvc <<<$'hello\n/sources\n/stats\n/help\n/reset\n/quit\nnever asked'
     [ "$(wc -l <"$out")" = 1 ]
     grep -q 'tokens  kb.md' "$err"
-    grep -q '1 questions, 5 tokens generated' "$err"
+    grep -q '^questions  *1$' "$err"
     grep -q '/reset' "$err"
     expect 64 cag-ask -q -n 2 -i qwen.kvc <<<$'/nonsense\nhello'
+    grep -q "unknown command '/nonsense'" "$err"
+    expect 64 cag-ask -q -n 2 -i qwen.kvc <<<$'/quit now\nhello'
+    grep -q "/quit takes no word after it" "$err"
+    expect 64 cag-ask -q -n 2 -i qwen.kvc <<<$'/sorces'
+    grep -q "did you mean '/sources'" "$err"
+    expect 64 cag-ask -q -n 2 -i qwen.kvc <<<$'/nonsense with words\nhello'
     grep -q "unknown command '/nonsense'" "$err"
     [ "$(wc -l <"$out")" = 1 ]
     # a question may begin with a slash
@@ -119,7 +128,103 @@ on_tty() {
     says "the conversation is full" "/reset" "$((k + 40))"
 }
 
+@test "/save and --continue: a conversation goes on as if it had not ended" {
+    expect 0 cag-ask -q -n 5 --chat qwen.kvc <<<$'Who leads?\nHow long?\nAnd then?'
+    tail -n 1 "$out" >want
+    expect 0 cag-ask -q -n 5 --chat qwen.kvc <<<$'Who leads?\nHow long?\n/save c.json'
+    [ "$(stat -c %a c.json)" = 600 ]
+    jq -e 'length == 4 and .[2].content == "How long?"' c.json
+    expect 0 cag-ask -q -n 5 --continue c.json qwen.kvc <<<$'And then?\n/save'
+    cmp want "$out"
+    jq -e 'length == 6' c.json
+    # nothing else is replaced, and nothing else is taken
+    echo text >notes
+    expect 73 cag-ask -q -n 2 --chat qwen.kvc <<<$'hello\n/save notes'
+    [ "$(cat notes)" = text ]
+    expect 64 cag-ask -q -n 2 --chat qwen.kvc <<<$'hello\n/save'
+    expect 64 cag-ask -q -n 2 -i qwen.kvc <<<$'hello\n/save c.json'
+    expect 65 cag-ask -q --continue notes qwen.kvc </dev/null
+    for bad in '{}' '[1]' '[{"role":"user","content":"a"}]' \
+        '[{"role":"assistant","content":"a"},{"role":"user","content":"b"}]' \
+        '[{"role":"user","content":"a"},{"role":"assistant","content":1}]'; do
+        echo "$bad" >bad.json
+        expect 65 cag-ask -q --continue bad.json qwen.kvc </dev/null
+        grep -q '^cag-ask: bad.json: ' "$err"
+    done
+    expect 66 cag-ask -q --continue gone.json qwen.kvc </dev/null
+}
+
 # ------------------------------------------------------------- on a terminal
+
+@test "a terminal is told what it talks to; Ctrl-D ends the line" {
+    on_tty 0 cag-ask -n 2 qwen.kvc <<'EOF'
+wait > 
+pause 0.3
+leave
+EOF
+    grep -qE '^qwen.kvc: [0-9]+ tokens, 1 source; qwen3' "$out"
+    grep -q '/help lists commands' "$out"
+    shown | grep -qx '> ^D' # nothing stands behind it
+    on_tty 0 cag-ask -q -n 2 qwen.kvc <<'EOF'
+wait > 
+pause 0.3
+leave
+EOF
+    run ! grep -q '/help' "$out"
+}
+
+@test "a paste is one question, on as many lines as it has" {
+    export XDG_STATE_HOME="$BATS_TEST_TMPDIR/state"
+    on_tty 0 cag-ask --progress never --json -n 2 qwen.kvc <<'EOF'
+wait > 
+pause 0.3
+type \x1b[200~one\r\rtwo\tx \xc3\xa4\rthree\r\x1b[201~
+pause 0.3
+type \r
+wait }
+pause 0.3
+type a\x1b[Db\r
+wait }
+pause 0.3
+leave
+EOF
+    shown | grep '^{' | jq -se 'map(.question) == ["one\n\ntwo\tx ä\nthree", "ba"]'
+    # the terminal is asked for it while a question is typed, and only then
+    [ "$(grep -o $'\x1b\\[?2004[hl]' "$out" | tail -n 1)" = $'\x1b[?2004l' ]
+    [ "$(grep -c . "$XDG_STATE_HOME/cag/history")" = 2 ]
+}
+
+@test "questions are kept for the next time, privately, unless told not to" {
+    export XDG_STATE_HOME="$BATS_TEST_TMPDIR/state"
+    kept="$XDG_STATE_HOME/cag/history"
+    typed() {
+        printf 'wait > \npause 0.3\ntype %s\nwait }\npause 0.3\nleave\n' "$2" >script
+        on_tty 0 cag-ask --progress never --json -n 2 $1 qwen.kvc <script
+    }
+    typed '' 'back\\slash?\r'
+    [ "$(cat "$kept")" = 'back\\slash?' ]
+    [ "$(stat -c %a "$kept")" = 600 ]
+    [ "$(stat -c %a "$XDG_STATE_HOME/cag")" = 700 ]
+    typed '' '\x1b[A\r'
+    shown | grep '^{' | jq -e '.question == "back\\slash?"'
+    typed --no-history 'secret\r'
+    run ! grep secret "$kept"
+    # one that others can write to is not believed
+    chmod 666 "$kept"
+    typed '' 'again\r'
+    run ! grep again "$kept"
+    # a long one is cut to its newer half
+    chmod 600 "$kept"
+    yes 'What is the meaning of all this?' | head -n 40000 >"$kept"
+    typed '' 'last\r'
+    [ "$(wc -c <"$kept")" -lt 600000 ]
+    [ "$(tail -n 1 "$kept")" = last ]
+    [ "$(stat -c %a "$kept")" = 600 ]
+    rm "$kept"
+    ln -s ../other "$kept"
+    typed '' 'link\r'
+    [ ! -e "$XDG_STATE_HOME/other" ]
+}
 
 @test "without a question a terminal is asked; Ctrl-D ends with 0" {
     on_tty 0 cag-ask -n 5 qwen.kvc <<'EOF'
@@ -129,7 +234,7 @@ send hello
 wait > 
 pause 0.3
 send /stats
-wait 1 questions
+wait questions     1
 leave
 EOF
     tail -n 1 "$out" | grep -qx sane
@@ -163,7 +268,7 @@ type \x03
 wait > 
 pause 0.3
 send /stats
-wait 1 questions
+wait questions     1
 leave
 EOF
     tail -n 1 "$out" | grep -qx sane

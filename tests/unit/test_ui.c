@@ -4,6 +4,7 @@
 #include "tests/lib/unit.h"
 
 #include <fcntl.h>
+#include <locale.h>
 #include <math.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -12,6 +13,7 @@
 
 #include "tests/lib/capture.h"
 #include "cmd/cli/ui.h"
+#include "cmd/cli/ui_wrap.h"
 
 static struct captured c;
 
@@ -434,6 +436,46 @@ static void json_as_it_comes(void **state)
         "\"empty\":{}}\n{\"x\":null}\n");
 }
 
+static int wrapped(void *ctx)
+{
+    static const char text[] =
+        "Some words, a longishword and averyverylongword.\n"
+        "    indented text\n\n```\ncode that is not broken\n```\n"
+        "\xE6\x97\xA5\xE6\x9C\xAC\xE8\xAA\x9E\xE3\x81\xAE\xE6\x96\x87"
+        "\xE7\xAB\xA0 na\xC3\xAFve t\xC3\xA9\x9Bst";
+    bool whole = *(bool *)ctx;
+    size_t n = sizeof text - 1, len;
+    struct ui_wrap w;
+
+    setlocale(LC_CTYPE, "C.UTF-8");
+    ui_wrap_start(&w, stdout);
+    w.columns = 12;
+    for (size_t at = 0; at < n; at += len) {
+        for (len = 1; (text[at + len] & 0xC0) == 0x80 && text[at] & 0x40;)
+            len++;
+        len = whole ? n : len;
+        ui_wrap_put(&w, text + at, len);
+    }
+    ui_wrap_end(&w);
+    return ui_close_stdout(0);
+}
+
+static void words_stay_whole(void **state)
+{
+    bool whole[] = { true, false };
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        capture(&c, wrapped, &whole[i]);
+        assert_string_equal(
+            c.out,
+            "Some words,\na\nlongishword\nand\naveryverylon\ngword.\n"
+            "    indented\ntext\n\n```\ncode that is not broken\n```\n"
+            "\xE6\x97\xA5\xE6\x9C\xAC\xE8\xAA\x9E\xE3\x81\xAE\xE6\x96\x87"
+            "\xE7\xAB\xA0\nna\xC3\xAFve t\xC3\xA9\x9Bst");
+    }
+}
+
 static void clean_text(void **state)
 {
     (void)state;
@@ -466,6 +508,7 @@ int main(void)
         cmocka_unit_test(numbers_for_people),
         cmocka_unit_test(json_as_it_comes),
         cmocka_unit_test(clean_text),
+        cmocka_unit_test(words_stay_whole),
     };
     return cmocka_run_group_tests_name("ui", tests, NULL, NULL);
 }
