@@ -18,6 +18,7 @@
 
 #include <cag/session.h>
 
+#include "engine/kv_view.h"
 #include "kernels/kernels.h"
 #include "kvc/kvc_layout.h"
 #include "util/pool.h"
@@ -33,6 +34,7 @@ struct backend {
     int layer0, layer1;      /* of the model's layers, [layer0, layer1) are
                                 computed; see forward_req                  */
     const char *prompt_gemm; /* name of the GEMM of prompts, static: "f32" */
+    bool views;              /* forward_row.view is understood */
     bool warn;               /* the user should see note: a GPU is there, but
                                 not used */
     bool trace;              /* set before the first pass: remember when its
@@ -57,10 +59,11 @@ enum forward_phase { FORWARD_PROMPT, FORWARD_STEP };
 struct forward_row {
     struct backend_kv *kv;
     int32_t pos, id;
-    float *logits; /* [n_vocab], or NULL: not wanted */
-    int32_t *best; /* not NULL: only the first index of the
-                      largest logit is wanted, here; logits
-                      is the backend's to use */
+    float *logits;              /* [n_vocab], or NULL: not wanted */
+    int32_t *best;              /* not NULL: only the first index of the
+                                   largest logit is wanted, here; logits
+                                   is the backend's to use */
+    const struct kv_view *view; /* what it sees of its prefix; NULL: all */
 };
 
 /*
@@ -71,7 +74,7 @@ struct forward_row {
 struct forward_req {
     enum forward_phase phase;
     int n_row;                     /* 1 .. max_row */
-    const struct forward_row *row; /* rows that share a prefix adjoin */
+    const struct forward_row *row; /* of one prefix and view adjoin    */
     float *x;                      /* [n_row, d_model]; NULL: all layers
                                       are the backend's              */
     /* Called between layers; false cancels.  May be NULL. */

@@ -26,6 +26,16 @@ struct cag_prefix {
     int n_tok;
 };
 
+struct cag_session {
+    cag_engine *engine;
+    cag_prefix *prefix; /* or NULL */
+    struct backend_kv *kv;
+    int n_tok, max_tok;
+    float *logits;        /* [CAG_STEP_MAX, n_vocab] */
+    uint64_t stamp;       /* of the last step it was part of */
+    struct kv_view *view; /* or NULL: all of the prefix is seen */
+};
+
 /* An engine of a backend made elsewhere, for passes with pool's threads; both
  * are the engine's, or freed on failure. */
 cag_status engine_with_backend(const cag_model *m, struct pool *pool,

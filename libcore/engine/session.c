@@ -16,15 +16,6 @@
 #include "util/error.h"
 #include "util/mem.h"
 
-struct cag_session {
-    cag_engine *engine;
-    cag_prefix *prefix; /* or NULL */
-    struct backend_kv *kv;
-    int n_tok, max_tok;
-    float *logits;  /* [CAG_STEP_MAX, n_vocab] */
-    uint64_t stamp; /* of the last step it was part of */
-};
-
 static const struct backend_ops *ops_of(const cag_session *s)
 {
     return s->engine->backend->ops;
@@ -94,6 +85,7 @@ void cag_session_free(cag_session *s)
     if (!s)
         return;
     ops_of(s)->kv_free(s->kv);
+    mem_free(s->view);
     mem_free(s->logits);
     mem_free(s);
 }
@@ -182,7 +174,8 @@ static int prompt_rows(cag_engine *e, cag_step *step, int n, float *rows,
 
         e->row[row++] =
             (struct forward_row){ p->session->kv, p->session->n_tok + *at,
-                                  p->ids[*at], logits, NULL };
+                                  p->ids[*at],    logits,
+                                  NULL,           p->session->view };
         if (p->greedy && logits)
             e->row[row - 1].best = p->best;
         *at = last ? 0 : *at + 1;
@@ -352,9 +345,15 @@ static cag_status check_step(const struct steps *a, cag_error *err)
     return st;
 }
 
+/* Do the rows of both read the same tiles? */
+static bool same_keys(const cag_session *a, const cag_session *b)
+{
+    return a->prefix == b->prefix && kv_view_same(a->view, b->view);
+}
+
 /*
- * Rows of sessions [i0, i1), those of one prefix side by side.  Quadratic in
- * the number of prefixes, which is one or two.
+ * Rows of sessions [i0, i1), those of one prefix and view side by side.
+ * Quadratic in the number of these, which is one or two.
  */
 static void step_rows(cag_engine *e, const struct steps *a, int i0, int i1)
 {
@@ -362,11 +361,11 @@ static void step_rows(cag_engine *e, const struct steps *a, int i0, int i1)
     int row = 0;
 
     for (int i = i0; i < i1; i++) {
-        const cag_prefix *prefix = session_at(a, i)->prefix;
+        const cag_session *lead = session_at(a, i);
         bool first = true;
 
         for (int j = i0; j < i && first; j++)
-            first = session_at(a, j)->prefix != prefix;
+            first = !same_keys(session_at(a, j), lead);
         for (int j = i; first && j < i1; j++) {
             const cag_session *s = session_at(a, j);
             int n;
@@ -374,11 +373,14 @@ static void step_rows(cag_engine *e, const struct steps *a, int i0, int i1)
             int32_t *best =
                 a->step && a->step[j].greedy ? a->step[j].best : NULL;
 
-            for (int t = 0; s->prefix == prefix && t < n; t++)
+            for (int t = 0; t < n && same_keys(s, lead); t++)
                 e->row[row++] =
-                    (struct forward_row){ s->kv, s->n_tok + t, id[t],
+                    (struct forward_row){ s->kv,
+                                          s->n_tok + t,
+                                          id[t],
                                           s->logits + (size_t)t * n_vocab,
-                                          best ? best + t : NULL };
+                                          best ? best + t : NULL,
+                                          s->view };
         }
     }
 }

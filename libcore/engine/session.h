@@ -45,6 +45,22 @@ cag_status session_prefill_rows(cag_session *s, const int32_t *ids, int n_ids,
  */
 cag_status prefix_new_part(cag_engine *e, const cag_kvc *k, int n_tok,
                            cag_prefix **out, cag_error *err);
+/*
+ * What the rows appended from now on see of the session's prefix: the tokens
+ * of n ranges, ascending and apart, in [0, tokens of the prefix).  What comes
+ * after the prefix is always seen; positions and K and V of the prefix stay
+ * what they are.  n = 0 with range not NULL: nothing of it; range NULL: all
+ * again, which is how a session begins.  A view of all tokens gives the bits of
+ * no view, and what is hidden is not read: the cost is that of what is seen.
+ * Rows of equal views share their walks, in one session or in many.
+ * CAG_E_USAGE (no prefix, a range), CAG_E_UNSUPPORTED (the device cannot),
+ * CAG_E_NOMEM; the session is then as it was.
+ */
+struct token_range {
+    int32_t from, to; /* [from, to) */
+};
+cag_status session_set_view(cag_session *s, const struct token_range *range,
+                            int n, cag_error *err);
 struct pool *engine_pool(cag_engine *e);
 /* Host memory that an engine's passes take with these options, beside weights,
  * caches and sessions; m may be open without its weights.  CAG_E_UNSUPPORTED:

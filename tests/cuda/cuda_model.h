@@ -41,24 +41,17 @@ static int ordinal; /* of the device */
 static inline cag_engine *cuda_engine(const cag_model *m, int chunk,
                                       cag_precision precision)
 {
-    cag_engine_opts o = { .device = "cpu", .n_thread = 2, .pass_rows = chunk };
     cag_engine *e = NULL;
     struct backend_opts bo = { .pass_rows = chunk,
                                .precision = precision,
                                .gpu_layers = gpu_layers };
     struct backend *b = NULL;
 
-    OK(cag_engine_new(m, &o, &e, err));
-    bo.pool = e->pool;
+    OK(pool_new(&bo.pool, 2, err));
     OK(cag_cuda_plugin()->open(ordinal, m, &bo, &b, err));
     if (b->layer0 > 0)
         OK(split_new(m, &bo, b, &b, err));
-    e->backend->ops->free(e->backend);
-    e->backend = b;
-    e->pass_rows = b->pass_rows;
-    mem_free(e->row);
-    e->row = mem_alloc_array((size_t)b->max_row, sizeof *e->row);
-    assert_non_null(e->row);
+    OK(engine_with_backend(m, bo.pool, b, &e, err));
     return e;
 }
 

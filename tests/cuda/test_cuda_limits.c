@@ -108,8 +108,8 @@ static void failures(void **state)
         struct backend_opts bo = { .pass_rows = 8 };
         struct backend *b = NULL;
         struct backend_kv *kv = NULL;
-        struct forward_row row[2] = { { NULL, 0, 1, NULL, NULL },
-                                      { NULL, 1, 2, NULL, NULL } };
+        struct forward_row row[2] = { { .pos = 0, .id = 1 },
+                                      { .pos = 1, .id = 2 } };
         struct forward_req req = { .phase = FORWARD_PROMPT,
                                    .n_row = 2,
                                    .row = row };

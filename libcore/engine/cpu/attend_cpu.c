@@ -17,6 +17,10 @@
  * session they belong to: in the span where the prefix ends the rows' state
  * is continued, session by session, over that session's private tiles.
  *
+ * Rows that see different parts of a prefix (kv_view.h) walk apart; a span of
+ * which a row sees nothing is neither walked nor merged, so that what a row
+ * gets depends on its own view only.
+ *
  * A prefix of codes (q8h) is walked with rotated queries, and what its tiles
  * add up to in a span is rotated back before private tiles continue: the two
  * never share an accumulator.  It is then a state like any other.
@@ -48,14 +52,63 @@ static int run_end(const struct forward_row *row, int r0, int end)
     return r;
 }
 
-/* First row after r0 that reads another prefix (or none), at most end. */
+/* First row after r0 that reads another prefix (or none) or sees something
+ * else of it, at most end. */
 static int group_end(const struct forward_row *row, int r0, int end)
 {
     int r = r0 + 1;
 
-    while (r < end && kv_of(&row[r])->prefix == kv_of(&row[r0])->prefix)
+    while (r < end && kv_of(&row[r])->prefix == kv_of(&row[r0])->prefix &&
+           kv_view_same(row[r].view, row[r0].view))
         r++;
     return r;
+}
+
+/* Does the row see any key of the span?  (Not whether it reaches that far.) */
+static bool span_seen(const struct forward_row *r, int span)
+{
+    return kv_view_any(r->view, span * KV_SPAN_TILES,
+                       (span + 1) * KV_SPAN_TILES);
+}
+
+/* The first span the row sees; there is one, for it sees itself. */
+static int first_span(const struct forward_row *r)
+{
+    int s = 0;
+
+    while (!span_seen(r, s))
+        s++;
+    return s;
+}
+
+void attend_tiles(struct attn_tiles *x, struct attn_job *j,
+                  const struct attn_pass *a, const struct cpu_kv *kv,
+                  const struct kv_view *view, int head, int t0, int t1)
+{
+    bool codes = t0 < kv->n_shared && prefix_is_q8h(kv->prefix);
+    bool hidden = false;
+
+    for (int t = t0; t < t1; t++) {
+        int i = t - t0;
+
+        x->k[i] = kvcache_any_tile(kv, a->layer, 0, head, t);
+        x->v[i] = kvcache_any_tile(kv, a->layer, 1, head, t);
+        x->see[i] = kv_view_tile(view, t);
+        hidden = hidden || x->see[i] != UINT64_MAX;
+        if (codes) {
+            x->ks[i] = prefix_scales(kv->prefix, a->layer, 0, head, t);
+            x->vs[i] = prefix_scales(kv->prefix, a->layer, 1, head, t);
+        }
+    }
+    *j = (struct attn_job){ .kv_type = codes ? KV_Q8H : a->c->kv_type,
+                            .d_head = a->c->cfg->d_head,
+                            .see = hidden ? x->see : NULL,
+                            .n_tile = t1 - t0,
+                            .key0 = t0 * KV_TILE,
+                            .k = x->k,
+                            .v = x->v,
+                            .ks = x->ks,
+                            .vs = x->vs };
 }
 
 static int block_tokens(const struct cpu *c)
@@ -63,82 +116,70 @@ static int block_tokens(const struct cpu *c)
     return ATTN_ROWS / c->group;
 }
 
-/* Walk tiles [t0, t1), all of the prefix or all private, for rows [r0, r1),
- * continuing their state. */
-static void walk(const struct attn_pass *a, struct cpu_thread *th, int head,
-                 const struct cpu_kv *kv, int t0, int t1, int r0, int r1,
-                 float *m, float *l, float *o)
+/* Rows [r0, r1) of the pass, of one prefix and view, for one KV head; and the
+ * state they continue:  m, l [(r1 - r0) * group]   o [.., d_head]. */
+struct rows {
+    int head, r0, r1;
+    float *m, *l, *o;
+};
+
+/* Walk tiles [t0, t1) of kv, all of the prefix or all private. */
+static void walk(const struct attn_pass *a, struct cpu_thread *th,
+                 const struct rows *w, const struct cpu_kv *kv, int t0, int t1)
 {
     const struct cpu *c = a->c;
-    const void *k[KV_SPAN_TILES], *v[KV_SPAN_TILES];
-    const void *ks[KV_SPAN_TILES], *vs[KV_SPAN_TILES];
-    bool codes = t0 < kv->n_shared && prefix_is_q8h(kv->prefix);
+    const struct kv_view *view = a->row[w->r0].view;
+    struct attn_tiles tiles;
     struct attn_job j;
 
-    if (t0 >= t1)
+    if (!kv_view_any(view, t0, t1))
         return;
-    for (int t = t0; t < t1; t++) {
-        k[t - t0] = kvcache_any_tile(kv, a->layer, 0, head, t);
-        v[t - t0] = kvcache_any_tile(kv, a->layer, 1, head, t);
-        if (codes) {
-            ks[t - t0] = prefix_scales(kv->prefix, a->layer, 0, head, t);
-            vs[t - t0] = prefix_scales(kv->prefix, a->layer, 1, head, t);
-        }
-    }
-    size_t row0 = (size_t)r0 * (size_t)c->group;
-    j.kv_type = codes ? KV_Q8H : c->kv_type;
-    j.d_head = c->cfg->d_head;
-    j.n_row = (r1 - r0) * c->group;
-    j.q = (codes ? c->q_rotated : c->q) +
-          ((size_t)head * (size_t)c->base.max_row * (size_t)c->group + row0) *
-              (size_t)c->cfg->d_head;
+    attend_tiles(&tiles, &j, a, kv, view, w->head, t0, t1);
+    size_t row0 = (size_t)w->r0 * (size_t)c->group;
+    j.n_row = (w->r1 - w->r0) * c->group;
+    j.q =
+        (j.kv_type == KV_Q8H ? c->q_rotated : c->q) +
+        ((size_t)w->head * (size_t)c->base.max_row * (size_t)c->group + row0) *
+            (size_t)c->cfg->d_head;
     j.ldq = (size_t)c->cfg->d_head;
     j.last = c->last + row0;
-    j.see = NULL;
-    j.n_tile = t1 - t0;
-    j.key0 = t0 * KV_TILE;
-    j.k = k;
-    j.v = v;
-    j.ks = ks;
-    j.vs = vs;
-    j.m = m;
-    j.l = l;
-    j.o = o;
+    j.m = w->m;
+    j.l = w->l;
+    j.o = w->o;
     j.scratch = th->attn;
     if (a->prompt && kernels_fast_attends(c->fast, j.kv_type, j.d_head))
         c->fast->attn(&j);
     else
         c->k->attn(&j);
-    if (codes)
-        c->k->q8h_rotate(o, NULL, j.n_row, j.d_head);
+    if (j.kv_type == KV_Q8H)
+        c->k->q8h_rotate(w->o, NULL, j.n_row, j.d_head);
 }
 
-/*
- * The state of one span, from fresh, for rows [r0, r1) that share a prefix:
- *   m, l [(r1 - r0) * group]   o [(r1 - r0) * group, d_head]
- */
+/* The state of one span, from fresh. */
 static void span_state(const struct attn_pass *a, struct cpu_thread *th,
-                       int head, int span, int r0, int r1, float *m, float *l,
-                       float *o)
+                       const struct rows *w, int span)
 {
     size_t g = (size_t)a->c->group, d = (size_t)a->c->cfg->d_head;
-    size_t n = (size_t)(r1 - r0) * g;
+    size_t n = (size_t)(w->r1 - w->r0) * g;
     int first = span * KV_SPAN_TILES, end = first + KV_SPAN_TILES;
-    int n_shared = kv_of(&a->row[r0])->n_shared;
+    int n_shared = kv_of(&a->row[w->r0])->n_shared;
     int own = n_shared > first ? n_shared : first;
 
     for (size_t i = 0; i < n; i++)
-        m[i] = -INFINITY;
-    memset(l, 0, n * sizeof *l);
-    memset(o, 0, n * d * sizeof *o);
-    walk(a, th, head, kv_of(&a->row[r0]), first,
-         n_shared < end ? n_shared : end, r0, r1, m, l, o);
-    for (int r = r0, next; r < r1; r = next) {
-        next = run_end(a->row, r, r1);
+        w->m[i] = -INFINITY;
+    memset(w->l, 0, n * sizeof *w->l);
+    memset(w->o, 0, n * d * sizeof *w->o);
+    walk(a, th, w, kv_of(&a->row[w->r0]), first,
+         n_shared < end ? n_shared : end);
+    for (int r = w->r0, next; r < w->r1; r = next) {
+        next = run_end(a->row, r, w->r1);
         int tiles = a->row[next - 1].pos / KV_TILE + 1;
-        size_t i = (size_t)(r - r0) * g;
-        walk(a, th, head, kv_of(&a->row[r]), own, tiles < end ? tiles : end, r,
-             next, m + i, l + i, o + i * d);
+        size_t i = (size_t)(r - w->r0) * g;
+        struct rows run = {
+            w->head, r, next, w->m + i, w->l + i, w->o + i * d
+        };
+
+        walk(a, th, &run, kv_of(&a->row[r]), own, tiles < end ? tiles : end);
     }
 }
 
@@ -160,21 +201,28 @@ static void prompt_block(const struct attn_pass *a, struct cpu_thread *th,
 {
     const struct cpu *c = a->c;
     size_t g = (size_t)c->group, d = (size_t)c->cfg->d_head;
-    float *m = th->m, *l = th->l, *o = th->o;
-    float *m2 = m + ATTN_ROWS, *l2 = l + ATTN_ROWS, *o2 = o + ATTN_ROWS * d;
-    int last = 0;
+    struct rows w = { head, r0, r1, th->m, th->l, th->o };
+    struct rows next = { head,
+                         r0,
+                         r1,
+                         th->m + ATTN_ROWS,
+                         th->l + ATTN_ROWS,
+                         th->o + ATTN_ROWS * d };
+    int last = 0, first = first_span(&a->row[r0]);
 
     for (int r = r0; r < r1; r++)
         last = a->row[r].pos > last ? a->row[r].pos : last;
-    span_state(a, th, head, 0, r0, r1, m, l, o);
-    for (int s = 1; s * KV_SPAN <= last; s++) {
-        span_state(a, th, head, s, r0, r1, m2, l2, o2);
-        c->k->attn_merge(m, l, o, m2, l2, o2, (r1 - r0) * c->group,
-                         c->cfg->d_head);
+    span_state(a, th, &w, first);
+    for (int s = first + 1; s * KV_SPAN <= last; s++) {
+        if (!span_seen(&a->row[r0], s))
+            continue;
+        span_state(a, th, &next, s);
+        c->k->attn_merge(w.m, w.l, w.o, next.m, next.l, next.o,
+                         (r1 - r0) * c->group, c->cfg->d_head);
     }
     for (int r = r0; r < r1; r++) {
         size_t i = (size_t)(r - r0) * g;
-        finish(c, head, r, l + i, o + i * d);
+        finish(c, head, r, w.l + i, w.o + i * d);
     }
 }
 
@@ -219,7 +267,8 @@ static int span_of(int32_t pos)
     return pos / KV_SPAN;
 }
 
-/* Items of the rows [r0, r1), which share a prefix of n_shared whole tiles. */
+/* Items of the rows [r0, r1), which share a prefix of n_shared whole tiles and
+ * what they see of it. */
 static void plan_group(struct cpu *c, const struct forward_row *row, int r0,
                        int r1, int n_shared)
 {
@@ -227,7 +276,7 @@ static void plan_group(struct cpu *c, const struct forward_row *row, int r0,
     int shared = (n_shared + KV_SPAN_TILES - 1) / KV_SPAN_TILES;
 
     for (int s = 0; s < shared; s++)
-        for (int r = r0; r < r1; r += tokens)
+        for (int r = r0; r < r1 && span_seen(&row[r0], s); r += tokens)
             c->item[c->n_item++] =
                 (struct attn_item){ r, r + tokens < r1 ? r + tokens : r1, s };
     for (int r = r0, next; r < r1; r = next) {
@@ -284,11 +333,10 @@ static void step_range(void *ctx, int thread, int64_t begin, int64_t end)
     for (int64_t i = begin; i < end; i++) {
         const struct attn_item *it = &c->item[i / c->cfg->n_kv_head];
         int head = (int)(i % c->cfg->n_kv_head);
-        float *m, *l, *o;
+        struct rows w = { head, it->r0, it->r1, NULL, NULL, NULL };
 
-        state_at(c, head, it->span, it->r0, &m, &l, &o);
-        span_state(a, &c->thread[thread], head, it->span, it->r0, it->r1, m, l,
-                   o);
+        state_at(c, head, it->span, it->r0, &w.m, &w.l, &w.o);
+        span_state(a, &c->thread[thread], &w, it->span);
     }
 }
 
@@ -303,12 +351,15 @@ void attend_step(const struct attn_pass *a)
 void attend_step_finish(const struct attn_pass *a, int row)
 {
     const struct cpu *c = a->c;
+    int first = first_span(&a->row[row]);
 
     for (int head = 0; head < c->cfg->n_kv_head; head++) {
         float *m, *l, *o, *m2, *l2, *o2;
 
-        state_at(c, head, 0, row, &m, &l, &o);
-        for (int s = 1; s <= span_of(a->row[row].pos); s++) {
+        state_at(c, head, first, row, &m, &l, &o);
+        for (int s = first + 1; s <= span_of(a->row[row].pos); s++) {
+            if (!span_seen(&a->row[row], s))
+                continue;
             state_at(c, head, s, row, &m2, &l2, &o2);
             c->k->attn_merge(m, l, o, m2, l2, o2, c->group, c->cfg->d_head);
         }

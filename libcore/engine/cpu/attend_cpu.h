@@ -5,6 +5,7 @@
 #define ENGINE_CPU_ATTEND_CPU_H
 
 #include "engine/cpu/cpu.h"
+#include "engine/cpu/kvcache_cpu.h"
 
 /* What attention needs of a pass; queries in c->q, positions in c->last. */
 struct attn_pass {
@@ -14,6 +15,19 @@ struct attn_pass {
     int layer;
     bool prompt;
 };
+
+/* The tiles of a job. */
+struct attn_tiles {
+    const void *k[KV_SPAN_TILES], *v[KV_SPAN_TILES];
+    const void *ks[KV_SPAN_TILES], *vs[KV_SPAN_TILES];
+    uint64_t see[KV_SPAN_TILES];
+};
+
+/* Tiles [t0, t1) of one span of kv, all of the prefix or all private, seen
+ * through view, to x and a job that reads x; its rows are the caller's. */
+void attend_tiles(struct attn_tiles *x, struct attn_job *j,
+                  const struct attn_pass *a, const struct cpu_kv *kv,
+                  const struct kv_view *view, int head, int t0, int t1);
 
 /* Rows of a prompt: c->att[row] for all rows. */
 void attend_prompt(const struct attn_pass *a);

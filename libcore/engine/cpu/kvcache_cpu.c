@@ -16,7 +16,7 @@
  * half-way, and a tile never moves.  Slabs rather than one block, because a
  * system may refuse a single reservation larger than its memory.
  *
- * Invariant: every slot at or behind the timeline's end is zero.  A masked
+ * Invariant: every slot at or after the timeline's end is zero.  A masked
  * key has weight 0, and 0 times a left-over infinity would be NaN.
  */
 #include "engine/cpu/kvcache_cpu.h"
