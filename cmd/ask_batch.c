@@ -38,9 +38,6 @@ bool ask_batch_progress(void *ctx, const cag_progress *p)
     if (p->unit == CAG_UNIT_ROWS)
         return ui_progress(ui_rows, p->what, p->done,
                            p->done <= o->n_row ? o->n_row : 0);
-    /* that of every question would only flicker between the rows */
-    if (p->unit == CAG_UNIT_TOKENS)
-        return !ui_caught();
     return ui_progress(ui_bytes, p->what, p->done, p->total);
 }
 

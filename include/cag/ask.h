@@ -1,6 +1,6 @@
 /*
- * ask.h - open a cache with its model, and ask it: one question, or a
- * conversation.
+ * ask.h - open a cache with its model, and ask it: one question, many at
+ * once, or a conversation.
  *
  * An answer depends on the cache, the question and its parameters alone: not
  * on threads, nor on what else is answered at the same time.
@@ -147,6 +147,35 @@ typedef bool (*cag_text_fn)(void *ctx, const char *text, size_t size);
 CAG_API cag_status cag_kb_ask(cag_kb *kb, const char *question, size_t size,
                               const cag_ask_params *p, cag_text_fn fn,
                               void *ctx, cag_answer *out, cag_error *err);
+
+/* -------------------------------------------------------------------- many */
+
+typedef struct cag_question {
+    const char *text; /* [size] UTF-8                                      */
+    size_t size;
+    const cag_ask_params *params; /* NULL: defaults                        */
+    const void *reserved[2];      /* NULL                                  */
+} cag_question;
+
+/*
+ * Answer n questions, decoded together: the weights and the prefix are read
+ * once for all that run at a time.
+ *
+ *   q         [n] borrowed for the call
+ *   parallel  questions at a time; 0 = from cores and memory
+ *   answer    [n] answer[i] is of q[i], the one that cag_kb_ask gives; the
+ *             caller's to release, also after an error
+ *   error     [n] or NULL: error[i].status is CAG_OK or says what is wrong
+ *             with q[i] (CAG_E_FORMAT, CAG_E_LIMIT, CAG_E_USAGE); answer[i]
+ *             then has no text, and the others are answered
+ *
+ * Any other error ends the call; what is answered by then stays.  The hooks'
+ * progress counts questions ("rows").  For more than fits memory use
+ * cag_kb_batch.
+ */
+CAG_API cag_status cag_kb_ask_many(cag_kb *kb, const cag_question *q, int n,
+                                   int parallel, cag_answer *answer,
+                                   cag_error *error, cag_error *err);
 
 /* ------------------------------------------------------------ conversation */
 

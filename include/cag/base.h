@@ -69,7 +69,7 @@ typedef enum cag_unit {
  *   what                          unit     of
  *   "prefill" "receipt"           TOKENS   a build, a question, cag_session
  *   "write" "verify" "filter"     BYTES    of K and V; of a filter's output
- *   "rows"                        ROWS     cag_kb_batch
+ *   "rows"                        ROWS     cag_kb_batch, cag_kb_ask_many
  *   a figure's name               NONE     cag-bench
  */
 typedef struct cag_progress {

@@ -113,7 +113,7 @@ CAG_API cag_status cag_session_new(cag_engine *e, cag_prefix *prefix,
                                    cag_error *err);
 CAG_API void cag_session_free(cag_session *s);
 CAG_API int cag_session_n_tok(const cag_session *s);
-/* Drop tokens behind n_tok; not below the prefix's length. */
+/* Drop tokens after n_tok; not below the prefix's length. */
 CAG_API cag_status cag_session_truncate(cag_session *s, int n_tok,
                                         cag_error *err);
 
@@ -143,19 +143,19 @@ CAG_API cag_status cag_session_step(cag_session *const *s, const int32_t *id,
                                     cag_error *err);
 
 /*
- * The same with guesses: besides the generated token a session may bring up
- * to CAG_STEP_MAX - 1 guesses at what follows it.  All are appended, and
+ * The same with drafts: besides the generated token a session may bring up
+ * to CAG_STEP_MAX - 1 drafted tokens that may follow it.  All are appended, and
  * logits holds a row after each: row i is, bit for bit, what steps with
- * ids[0] .. ids[i] one by one give.  A guess that differs from what is
- * picked from the row before it is taken back, with all behind it, by
- * cag_session_truncate.  A few guesses cost little where reading the weights
- * takes the time.  Errors as above; a guess can also be the one whose K or V
+ * ids[0] .. ids[i] one by one give.  A drafted token that differs from what is
+ * picked from the row before it is taken back, with all after it, by
+ * cag_session_truncate.  A few drafts cost little where reading the weights
+ * takes the time.  Errors as above; a draft can also be the one whose K or V
  * overflows (CAG_E_UNSUPPORTED), in a text that does not.
  */
 #define CAG_STEP_MAX 4
 typedef struct cag_step {
     cag_session *session;
-    const int32_t *ids;  /* [n_ids] the generated token, then guesses  */
+    const int32_t *ids;  /* [n_ids] the generated token, then drafts   */
     int n_ids;           /* 1 .. CAG_STEP_MAX                          */
     const float *logits; /* out: [n_ids, n_vocab], the session's       */
     /* Only the id of the largest logit of each row is wanted, the lowest of

@@ -1,44 +1,38 @@
 /*
- * batch.c - many questions on one cache, decoded together.
+ * batch.c - many questions on one cache, answered as they are read.
  *
- * A window of rows slides over the input.  Up to `parallel` of them are
- * running turns that step together over the one prefix; as soon as one ends,
- * the next row takes its place.  Rows leave in input order (or as they end,
- * unordered), so memory is bounded by the window whatever the input's length.
- * An answer does not depend on its neighbours (session.h), so none of this
- * changes a byte of it.
+ * A window of rows slides over the input; those that need an answer join a
+ * crew (crew.h), and as soon as one ends, the next row takes its place.  Rows
+ * leave in input order (or as they end, unordered), so memory is bounded by the
+ * window whatever the input's length.
  *
  * While rows are running the input is read only as far as it is there: a
  * coprocess that waits for each answer is served like a file.
  *
  * An error that ends the batch (a GPU that is lost) does not take back what was
- * answered: rows that waited behind a running one leave then, if they are JSON
+ * answered: rows that waited for a running one leave then, if they are JSON
  * and so say which they are.
  */
 #include <string.h>
 
 #include "ask/batch_known.h"
+#include "ask/batch_row.h"
+#include "ask/crew.h"
 #include "ask/kb.h"
 #include "util/clock.h"
-#include "util/note.h"
-#include "ask/batch_row.h"
-#include "ask/turn.h"
 #include "util/error.h"
 #include "util/mem.h"
+#include "util/note.h"
 #include "util/sized.h"
 
-#define MAX_PARALLEL  256
-#define LONG_QUESTION 512 /* tokens */
-
-enum slot_state { SLOT_FREE, SLOT_RUNNING, SLOT_WAITING, SLOT_DONE };
+enum slot_state { SLOT_FREE, SLOT_ASKED, SLOT_DONE };
 
 struct slot {
     enum slot_state state;
     struct row row;
-    struct turn turn;
-    struct buf out; /* the finished row                        */
-    int twin;       /* slot whose answer this one waits for    */
-    bool earlier;   /* its answer is of an earlier run         */
+    struct crew_member member; /* while asked                             */
+    struct buf out;            /* the finished row                        */
+    bool earlier;              /* its answer is of an earlier run         */
     char key[17];
 };
 
@@ -50,15 +44,13 @@ struct batch {
     cag_row_fn out;
     void *ctx;
     cag_batch_report *r;
+    struct crew crew;
     struct slot *slot; /* [n_slot], a ring                     */
-    int n_slot, head, n_used, n_running, parallel;
+    int n_slot, head, n_used;
     int64_t line;
     bool jsonl_in, jsonl_out, know_format, end, stop;
     bool torn; /* the output itself failed             */
     struct known known;
-    cag_step *step; /* [n_slot] scratch of a step           */
-    struct turn **new_turn;
-    int *step_slot;
 };
 
 /* ------------------------------------------------------------------ rows */
@@ -101,43 +93,19 @@ static bool is_row_error(cag_status st)
     return st == CAG_E_FORMAT || st == CAG_E_LIMIT || st == CAG_E_USAGE;
 }
 
-static cag_status finish_turn(struct batch *b, struct slot *s, cag_error *err)
+/* The crew is done with the question of s. */
+static cag_status take_answer(struct batch *b, struct slot *s, cag_error *err)
 {
-    cag_answer a;
-    cag_status st = turn_finish(&s->turn, &a, err);
+    cag_answer *a = &s->member.answer;
+    cag_status st;
 
-    if (st)
-        return st;
-    b->n_running--;
-    b->r->n_generated += a.n_generated;
-    st = complete(b, s, &a, err);
+    if (s->member.error.status)
+        return fail_row(b, s, &s->member.error, err);
+    st = complete(b, s, a, err);
     if (!st)
-        known_add(&b->known, &s->row, s->key, &a);
-    /* equal greedy questions are answered once */
-    for (int i = 0; i < b->n_used && !st; i++) {
-        struct slot *t = slot_at(b, i);
-
-        if (t->state == SLOT_WAITING && &b->slot[t->twin] == s)
-            st = complete(b, t, &a, err);
-    }
-    cag_answer_release(&a);
+        known_add(&b->known, &s->row, s->key, a);
+    cag_answer_release(a);
     return st;
-}
-
-/* A running row with the same question, or -1. */
-static int find_twin(const struct batch *b, const struct slot *s)
-{
-    if (s->row.params.sampling.temperature > 0)
-        return -1;
-    for (int i = 0; i < b->n_slot; i++) {
-        const struct slot *t = &b->slot[i];
-
-        if (t != s && t->state == SLOT_RUNNING && t->row.size == s->row.size &&
-            !memcmp(t->row.question, s->row.question, s->row.size) &&
-            !strcmp(t->key, s->key))
-            return i;
-    }
-    return -1;
 }
 
 /* --dry-run: would this row be answered? */
@@ -171,26 +139,18 @@ static cag_status check_row(struct batch *b, struct slot *s, cag_error *err)
     return CAG_OK;
 }
 
-static cag_status run_row(struct batch *b, struct slot *s, cag_error *err)
+static cag_status ask_row(struct batch *b, struct slot *s, cag_error *err)
 {
-    cag_ids ids = CAG_IDS_INIT;
-    cag_error why = CAG_ERROR_INIT;
+    struct crew_member *m = &s->member;
     cag_status st;
 
-    st = prompt_question_encode(&b->kb->tail, b->kb->tok, s->row.question,
-                                s->row.size, s->row.params.think, &ids, &why);
-    if (!st) {
-        b->r->n_prompt += (int64_t)ids.n;
-        st = turn_prepare(&s->turn, b->kb, ids.id, ids.n, &s->row.params, NULL,
-                          NULL, &why);
-    }
-    cag_ids_free(&ids);
-    if (st)
-        return is_row_error(st) ? fail_row(b, s, &why, err)
-                                : cag_error_copy(err, &why);
-    s->state = SLOT_RUNNING;
-    b->n_running++;
-    return CAG_OK;
+    *m = (struct crew_member){ .question = s->row.question,
+                               .size = s->row.size,
+                               .params = &s->row.params };
+    memcpy(m->key, s->key, sizeof m->key);
+    s->state = SLOT_ASKED;
+    st = crew_add(&b->crew, m, err);
+    return !st && m->state == CREW_DONE ? take_answer(b, s, err) : st;
 }
 
 static cag_status start_row(struct batch *b, struct slot *s, cag_error *err)
@@ -216,10 +176,7 @@ static cag_status start_row(struct batch *b, struct slot *s, cag_error *err)
     recent = known_recent(&b->known, &s->row, s->key);
     if (recent)
         return complete(b, s, recent, err);
-    s->twin = find_twin(b, s);
-    if (s->twin >= 0)
-        return CAG_OK; /* SLOT_WAITING, as fill left it */
-    return run_row(b, s, err);
+    return ask_row(b, s, err);
 }
 
 static bool is_blank(const char *s, size_t n)
@@ -235,14 +192,14 @@ static cag_status fill(struct batch *b, cag_error *err)
 {
     cag_status st = CAG_OK;
 
-    while (!st && !b->end && !b->stop && b->n_running < b->parallel &&
+    while (!st && !b->end && !b->stop && crew_has_room(&b->crew) &&
            b->n_used < b->n_slot) {
         struct slot *s = slot_at(b, b->n_used);
         cag_error why = CAG_ERROR_INIT;
         size_t size;
         const char *text;
 
-        if (b->n_running && b->o->ready && !b->o->ready(b->ctx))
+        if (b->crew.n_running && b->o->ready && !b->o->ready(b->ctx))
             break;
         text = b->in(b->ctx, &size, &why);
         if (!text) {
@@ -275,8 +232,6 @@ static cag_status fill(struct batch *b, cag_error *err)
             break;
         b->n_used++;
         b->r->n_row++;
-        s->state = SLOT_WAITING;
-        s->twin = -1;
         st = start_row(b, s, err);
         /* rows that are done at once should not wait for a full window */
         if (!st && s->state == SLOT_DONE)
@@ -285,48 +240,16 @@ static cag_status fill(struct batch *b, cag_error *err)
     return st;
 }
 
-/* Read the questions that were not read yet, together. */
-static cag_status begin(struct batch *b, cag_error *err)
-{
-    cag_status st = CAG_OK;
-    int n = 0;
-
-    for (int i = 0; i < b->n_slot; i++)
-        if (b->slot[i].state == SLOT_RUNNING && !b->slot[i].turn.n_generated) {
-            b->new_turn[n] = &b->slot[i].turn;
-            b->step_slot[n++] = i;
-        }
-    if (n)
-        st = turn_begin(b->new_turn, b->step, n, err);
-    for (int i = 0; i < n && !st; i++)
-        if (b->new_turn[i]->finish)
-            st = finish_turn(b, &b->slot[b->step_slot[i]], err);
-    return st;
-}
-
-/*
- * Rows of a step are cheap up to the number the row kernels take at once:
- * while few questions are left, guesses fill that up.
- */
+/* A step of all that run; the rows of those that end. */
 static cag_status step(struct batch *b, cag_error *err)
 {
-    int guesses = b->n_running ? CAG_STEP_MAX / b->n_running - 1 : 0, n = 0;
-    cag_status st;
+    cag_status st = crew_step(&b->crew, err);
 
-    for (int i = 0; i < b->n_slot; i++)
-        if (b->slot[i].state == SLOT_RUNNING) {
-            turn_step(&b->slot[i].turn, guesses, &b->step[n]);
-            b->step_slot[n++] = i;
-        }
-    if (!n)
-        return CAG_OK;
-    st = turn_verify(b->step, n, err);
-    for (int i = 0; i < n && !st; i++) {
-        struct slot *s = &b->slot[b->step_slot[i]];
+    for (int i = 0; i < b->n_used && !st; i++) {
+        struct slot *s = slot_at(b, i);
 
-        st = turn_advance(&s->turn, &b->step[i], err);
-        if (!st && s->turn.finish)
-            st = finish_turn(b, s, err);
+        if (s->state == SLOT_ASKED && s->member.state == CREW_DONE)
+            st = take_answer(b, s, err);
     }
     return st;
 }
@@ -378,7 +301,8 @@ static cag_status drain(struct batch *b, cag_error *err)
     return st;
 }
 
-/* After an error: rows that are done, whoever is before them. */
+/* After a fatal error, put out every finished JSON row, out of order if need
+ * be. */
 static void give_rest(struct batch *b)
 {
     cag_error why = CAG_ERROR_INIT; /* the first error is the one told */
@@ -388,37 +312,17 @@ static void give_rest(struct batch *b)
             emit(b, slot_at(b, i), &why);
 }
 
-/* As many rows at once as a GPU has memory for, at the size of a long
- * question and its answer. */
-static void limit_to_memory(struct batch *b)
-{
-    int64_t n = (int64_t)b->kb->n_ids + LONG_QUESTION + b->params.max_tok;
-    int room;
-
-    if (!b->kb->engine)
-        return;
-    n = n < b->kb->n_ctx ? n : b->kb->n_ctx;
-    room = cag_engine_room(b->kb->engine, b->kb->prefix, (int)n);
-    if (room < b->parallel)
-        b->parallel = room > 1 ? room : 1;
-}
-
 static cag_status set_up(struct batch *b, cag_error *err)
 {
-    int threads = b->kb->engine ? cag_engine_n_thread(b->kb->engine) : 1;
+    cag_status st =
+        crew_init(&b->crew, b->kb, b->o->parallel, 0, b->params.max_tok, err);
 
-    b->parallel = b->o->parallel ? b->o->parallel : 8 * threads;
-    if (b->parallel > MAX_PARALLEL)
-        b->parallel = MAX_PARALLEL;
-    limit_to_memory(b);
-    b->n_slot = 4 * b->parallel + 16;
+    if (st)
+        return st;
+    b->n_slot = b->crew.most;
     b->slot = mem_alloc_array((size_t)b->n_slot, sizeof *b->slot);
-    b->step = mem_alloc_array((size_t)b->n_slot, sizeof *b->step);
-    b->new_turn = mem_alloc_array((size_t)b->n_slot, sizeof *b->new_turn);
-    b->step_slot = mem_alloc_array((size_t)b->n_slot, sizeof *b->step_slot);
-    if (!b->slot || !b->step || !b->new_turn || !b->step_slot)
-        return cag_fail_nomem(err, "batch");
-    return known_init(&b->known, b->o->earlier, err);
+    return b->slot ? known_init(&b->known, b->o->earlier, err)
+                   : cag_fail_nomem(err, "batch");
 }
 
 void cag_batch_opts_init_size(cag_batch_opts *o, size_t size)
@@ -449,28 +353,24 @@ cag_status cag_kb_batch(cag_kb *kb, const cag_batch_opts *given, cag_line_fn in,
     while (!st && !b.stop && (!b.end || b.n_used)) {
         st = fill(&b, err);
         if (!st)
-            st = begin(&b, err);
-        if (!st)
             st = step(&b, err);
         if (!st)
             st = drain(&b, err);
-        if (!st && !note_progress(&kb->hooks, "rows", CAG_UNIT_ROWS,
-                                  (uint64_t)(r->n_ok + r->n_failed), 0))
-            st = cag_fail(err, CAG_E_CANCELLED, NULL, -1, "cancelled");
+        if (!st)
+            st = crew_progress(&b.crew, r->n_ok + r->n_failed, 0, err);
     }
     if (st && b.slot)
         give_rest(&b);
     for (int i = 0; b.slot && i < b.n_slot; i++) {
-        if (b.slot[i].state == SLOT_RUNNING)
-            turn_release(&b.slot[i].turn);
+        cag_answer_release(&b.slot[i].member.answer);
         row_release(&b.slot[i].row);
         buf_free(&b.slot[i].out);
     }
     mem_free(b.slot);
-    mem_free(b.step);
-    mem_free(b.new_turn);
-    mem_free(b.step_slot);
     known_release(&b.known);
+    r->n_prompt = b.crew.n_prompt;
+    r->n_generated = b.crew.n_generated;
+    crew_release(&b.crew);
     r->seconds = clock_s() - start;
     return st;
 }

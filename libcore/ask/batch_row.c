@@ -156,16 +156,16 @@ cag_status row_options_key(const cag_kb *kb, const cag_ask_params *p,
     return st;
 }
 
-/* Guesses depend on what else runs, so rows of a batch do not tell them. */
-static bool add_usage(jv *o, const cag_answer *a, bool guesses)
+/* Drafts depend on what else runs, so rows of a batch do not tell them. */
+static bool add_usage(jv *o, const cag_answer *a, bool drafts)
 {
     jv *u = jv_new_object();
 
     if (u && jv_set_int(u, "prompt_tokens", a->n_cached + a->n_prompt) &&
         jv_set_int(u, "cached_tokens", a->n_cached) &&
         jv_set_int(u, "generated_tokens", a->n_generated) &&
-        (!guesses || (jv_set_int(u, "drafted", a->n_drafted) &&
-                      jv_set_int(u, "accepted", a->n_accepted))))
+        (!drafts || (jv_set_int(u, "drafted", a->n_drafted) &&
+                     jv_set_int(u, "accepted", a->n_accepted))))
         return jv_set(o, "usage", u);
     jv_free(u);
     return false;
@@ -178,7 +178,7 @@ static double round_ms(double s)
 }
 
 static bool add_answer(jv *o, const cag_kb *kb, const cag_answer *a,
-                       const char *key, bool guesses)
+                       const char *key, bool drafts)
 {
     const cag_kvc_info *info = cag_kvc_get_info(kb->kvc);
 
@@ -186,7 +186,7 @@ static bool add_answer(jv *o, const cag_kb *kb, const cag_answer *a,
            (!a->reasoning || jv_set_str(o, "reasoning", a->reasoning)) &&
            jv_set_bool(o, "refused", a->refused) &&
            jv_set_str(o, "finish_reason", a->finish) &&
-           add_usage(o, a, guesses) &&
+           add_usage(o, a, drafts) &&
            jv_set_str(o, "content_id", info->content_id) &&
            jv_set_str(o, "options", key) &&
            jv_set_real(o, "seconds", round_ms(a->first_s + a->decode_s));

@@ -1,9 +1,10 @@
 /*
- * draft.h - guesses at the next tokens, from what was already said.
+ * draft.h - drafts of the next tokens, from what was already said (prompt
+ * lookup).
  *
  * Answers quote: the knowledge, the question, themselves.  Where the last
- * tokens of an answer occurred before, what followed there is a guess at
- * what follows here.  Guesses are verified in the step that would have been
+ * tokens of an answer occurred before, what followed there is a draft of
+ * what follows here.  Drafts are verified in the step that would have been
  * made anyway (cag_session_verify) and never change an answer.
  */
 #ifndef ASK_DRAFT_H
@@ -22,15 +23,15 @@ struct draft {
 
 /* Room for cap tokens behind the prefix, which stays the caller's.
  * CAG_E_NOMEM. */
-cag_status draft_init(struct draft *l, const int32_t *prefix, size_t n_prefix,
+cag_status draft_init(struct draft *d, const int32_t *prefix, size_t n_prefix,
                       size_t cap, cag_error *err);
-void draft_release(struct draft *l);
+void draft_release(struct draft *d);
 /* Append what follows: the question's tokens, then each generated one. */
-void draft_add(struct draft *l, const int32_t *ids, size_t n);
-/* At most `most` guesses into out; returns how many, often 0.  Reads all
+void draft_add(struct draft *d, const int32_t *ids, size_t n);
+/* At most `most` tokens into out; returns how many, often 0.  Reads all
  * tokens, 4 bytes each where attention reads thousands. */
-int draft_propose(struct draft *l, int most, int32_t *out);
-/* Of the last draft's guesses, so many were right. */
-void draft_result(struct draft *l, int n_drafted, int n_accepted);
+int draft_propose(struct draft *d, int most, int32_t *out);
+/* Of the last draft, so many tokens were right. */
+void draft_result(struct draft *d, int n_drafted, int n_accepted);
 
 #endif

@@ -95,7 +95,7 @@ static cag_status pick(struct turn *t, const cag_step *step, int i,
     else if (t->n_counted >= t->params->max_tok || t->n_generated >= t->room)
         over(t, "length");
     t->feed[0] = id;
-    draft_add(&t->lookup, &id, 1);
+    draft_add(&t->draft, &id, 1);
     return CAG_OK;
 }
 
@@ -137,10 +137,10 @@ cag_status turn_prepare(struct turn *t, cag_kb *kb, const int32_t *ids,
         t->room = p->max_tok;
     st = cag_sampler_new(&p->sampling, kb->n_vocab, &t->sampler, err);
     if (!st)
-        st = draft_init(&t->lookup, kb->ids, kb->n_ids, n_ids + (size_t)t->room,
+        st = draft_init(&t->draft, kb->ids, kb->n_ids, n_ids + (size_t)t->room,
                         err);
     if (!st)
-        draft_add(&t->lookup, ids, n_ids);
+        draft_add(&t->draft, ids, n_ids);
     if (!st)
         st = kb_session(kb, (int64_t)n_ids + t->room, &t->session, err);
 out:
@@ -154,9 +154,9 @@ cag_status turn_begin(struct turn *const *t, cag_step *step, int n,
 {
     cag_status st;
 
-    for (int i = 0; i < n; i++) /* lookup has the question's tokens */
+    for (int i = 0; i < n; i++) /* draft has the question's tokens */
         step[i] = (cag_step){ .session = t[i]->session,
-                              .ids = t[i]->lookup.own,
+                              .ids = t[i]->draft.own,
                               .n_ids = (int)t[i]->n_prompt,
                               .greedy = is_greedy(t[i]) };
     st = cag_session_prefill_many(step, n, err);
@@ -182,49 +182,50 @@ cag_status turn_start(struct turn *t, cag_kb *kb, const int32_t *ids,
     return st;
 }
 
-void turn_step(struct turn *t, int n_guess, cag_step *step)
+void turn_step(struct turn *t, int n_draft, cag_step *step)
 {
     const cag_ask_params *p = t->params;
     int64_t counted = p->max_tok - t->n_counted;
     int64_t left = t->room - t->n_generated;
 
-    /* a step picks a token after each one fed: none of them too many */
+    /* Feeding n tokens picks n: limit the drafts so that max_tok is not passed.
+     */
     if (!answer_in_think(&t->answer) && counted < left)
         left = counted;
-    if (n_guess > left - 1)
-        n_guess = (int)(left - 1);
+    if (n_draft > left - 1)
+        n_draft = (int)(left - 1);
     *step = (cag_step){ .session = t->session,
                         .ids = t->feed,
                         .n_ids = 1,
                         .greedy = is_greedy(t) };
-    if (!p->no_draft && step->greedy && n_guess > 0)
-        step->n_ids += draft_propose(&t->lookup, n_guess, t->feed + 1);
+    if (!p->no_draft && step->greedy && n_draft > 0)
+        step->n_ids += draft_propose(&t->draft, n_draft, t->feed + 1);
 }
 
 cag_status turn_verify(cag_step *step, int n, cag_error *err)
 {
     cag_error why = CAG_ERROR_INIT;
     cag_status st = cag_session_verify(step, n, &why);
-    bool guessed = false;
+    bool drafted = false;
 
     for (int i = 0; i < n && st == CAG_E_UNSUPPORTED; i++) {
-        guessed = guessed || step[i].n_ids > 1;
+        drafted = drafted || step[i].n_ids > 1;
         step[i].n_ids = 1;
     }
-    if (guessed)
+    if (drafted)
         return cag_session_verify(step, n, err);
     return st ? cag_error_copy(err, &why) : CAG_OK;
 }
 
 cag_status turn_advance(struct turn *t, const cag_step *step, cag_error *err)
 {
-    int used = 1; /* rows up to the first wrong guess */
+    int used = 1; /* rows up to the first wrong draft */
     cag_status st = pick(t, step, 0, err);
 
     while (!st && !t->finish && used < step->n_ids &&
            t->feed[0] == step->ids[used])
         st = pick(t, step, used++, err);
-    draft_result(&t->lookup, step->n_ids - 1, used - 1);
+    draft_result(&t->draft, step->n_ids - 1, used - 1);
     if (!st && used < step->n_ids)
         st = cag_session_truncate(
             t->session, cag_session_n_tok(t->session) - (step->n_ids - used),
@@ -270,8 +271,8 @@ cag_status turn_finish(struct turn *t, cag_answer *out, cag_error *err)
         out->n_prompt =
             t->n_prompt + (t->kb->no_cache ? (int64_t)t->kb->n_ids : 0);
         out->n_generated = t->n_generated;
-        out->n_drafted = t->lookup.n_drafted;
-        out->n_accepted = t->lookup.n_accepted;
+        out->n_drafted = t->draft.n_drafted;
+        out->n_accepted = t->draft.n_accepted;
         out->prefill_s = t->prefill_s;
         out->first_s = t->first_s;
         out->decode_s =
@@ -288,7 +289,7 @@ cag_status turn_finish(struct turn *t, cag_answer *out, cag_error *err)
 void turn_release(struct turn *t)
 {
     answer_release(&t->answer);
-    draft_release(&t->lookup);
+    draft_release(&t->draft);
     cag_sampler_free(t->sampler);
     cag_session_free(t->session);
     t->sampler = NULL;

@@ -18,11 +18,10 @@ struct turn {
     cag_session *session;
     cag_sampler *sampler;
     struct answer answer;
-    struct draft lookup;
-    int32_t feed[CAG_STEP_MAX];
-    /* the token to feed, while not done,
-       and guesses at what follows         */
-    int64_t room; /* generated tokens at most            */
+    struct draft draft;
+    int32_t feed[CAG_STEP_MAX]; /* the token to feed, while not done,
+                                   and drafts of what follows       */
+    int64_t room;               /* generated tokens at most            */
     int64_t n_prompt, n_generated, n_counted;
     double start_s, prefill_s, first_s, end_s;
     const char *finish; /* NULL while running                  */
@@ -48,9 +47,10 @@ cag_status turn_prepare(struct turn *t, cag_kb *kb, const int32_t *ids,
                         void *ctx, cag_error *err);
 cag_status turn_begin(struct turn *const *t, cag_step *step, int n,
                       cag_error *err);
-/* What to feed next, with at most n_guess guesses (greedy turns only). */
-void turn_step(struct turn *t, int n_guess, cag_step *step);
-/* Feed it; the next logits, or greedy choices, are in step.  Guesses are given
+/* What to feed next, with at most n_draft drafted tokens (greedy turns
+ * only). */
+void turn_step(struct turn *t, int n_draft, cag_step *step);
+/* Feed it; the next logits, or greedy choices, are in step.  Drafts are given
  * up when the pass fails over one of them. */
 cag_status turn_verify(cag_step *step, int n, cag_error *err);
 /* Take the outcome of a step that was fed; sets finish when the turn is over.

@@ -225,6 +225,7 @@ static void sizes_that_never_change(void **state)
     assert_int_equal(sizeof(cag_engine_opts), 120);
     assert_int_equal(sizeof(cag_source_spec), 88);
     assert_int_equal(sizeof(cag_answer), 168);
+    assert_int_equal(sizeof(cag_question), 40);
     assert_int_equal(sizeof(cag_prompt_view), 80);
     assert_int_equal(sizeof(cag_batch_report), 88);
     assert_int_equal(sizeof(cag_check_report), 80);
