@@ -34,7 +34,7 @@ static const opt_spec specs[] = {
     OPT_STR('f', "file", &o.file, "F", NULL,
             "the question from a file; '-' is stdin"),
     OPT_I64('n', "predict", &o.n_predict, 1, INT32_MAX, "N", NULL,
-            "length of an answer in tokens, at most (1024; 120 in a batch)"),
+            "tokens of an answer at most (1024; batch: 120)"),
     OPT_FLAG('i', "interactive", &o.interactive,
              "questions line by line, each from the clean cache"),
     OPT_FLAG(0, "chat", &o.chat, "as -i, but earlier turns are kept"),

@@ -77,7 +77,8 @@ static const opt_spec run_specs[] = {
     OPT_END
 };
 
-static const opt_spec show_specs[] = { OUTPUT_SPECS, OPT_COMMON, OPT_END };
+static const opt_spec show_specs[] = { OUTPUT_SPECS, OPT_MORE, OPT_COMMON,
+                                       OPT_END };
 
 static const char run_examples[] =
     "  cag-bench kb.kvc\n"
@@ -394,8 +395,8 @@ static const opt_usage *const usages[] = { &run_usage[0], &run_usage[1],
 static const opt_usage usage = {
     "cag-bench",
     "[COMMAND] [options] FILE\nCOMMAND --help",
-    "measure a cache, its model and this machine; commands: run, build, "
-    "ttft, decode, batch, load, show, probe",
+    "measure a cache, its model and this machine; commands: run, build, ttft, "
+    "decode, batch, load, show, probe",
     "  cag-bench kb.kvc\n"
     "  cag-bench run --context 512,2048,8192 --svg sweep.svg kb.kvc\n"
     "  cag-bench show new.json --compare old.json\n"

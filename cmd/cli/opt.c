@@ -247,7 +247,8 @@ static int spec_of(int c)
     return -1;
 }
 
-static void one_option(int c, const char *word)
+/* next is the word after the option, or "". */
+static void one_option(int c, const char *word, const char *next)
 {
     int i = spec_of(c);
     const opt_spec *s = &usage->specs[i];
@@ -259,7 +260,7 @@ static void one_option(int c, const char *word)
         opt_fail("option '%.*s' is abbreviated; write '--%s'",
                  (int)strcspn(word, "="), word, s->name);
     if (s->type == OPT_T_HELP) {
-        opt_print_help(usage);
+        opt_print_help(usage, !strcmp(next, "all"));
         exit(ui_close_stdout(0));
     }
     if (s->type == OPT_T_VERSION) {
@@ -342,7 +343,7 @@ char **opt_parse(const opt_usage *u, int argc, char **argv, int min_operand)
         if (optarg && optind - at == 2 && optarg == argv[optind - 1] &&
             is_option(optarg))
             opt_fail("option '%s' needs a value, found '%s'", word, optarg);
-        one_option(c, word);
+        one_option(c, word, optind < argc ? argv[optind] : "");
     }
     while (optind < argc)
         operand[n_operand++] = argv[optind++];

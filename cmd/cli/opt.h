@@ -6,7 +6,7 @@
  *   static const opt_spec specs[] = {
  *       OPT_FLAG(0, "json", &o.json, "print one JSON object a line"),
  *       OPT_STR('m', "model", &o.model, "M", "CAG_MODEL", "path or hub id"),
- *       OPT_MORE,              // from here --help gives the names only
+ *       OPT_MORE,              // the rest is shown by --help all
  *       OPT_INT('t', "threads", &o.n_thread, 1, 512, "N", "CAG_THREADS",
  *               "CPU threads"),
  *       OPT_COMMON,            // -q -v --progress ... -h -V
@@ -149,7 +149,7 @@ typedef struct opt_spec {
         { .type = OPT_T_HELP,                                           \
           .letter = 'h',                                                \
           .name = "help",                                               \
-          .help = "print this text" },                                  \
+          .help = "print this text; '--help all': every option" },      \
     {                                                                   \
         .type = OPT_T_VERSION, .letter = 'V', .name = "version",        \
         .help = "print what this program is made of"                    \

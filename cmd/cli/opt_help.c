@@ -1,9 +1,9 @@
 /*
  * opt_help.c - --help and --version, from the same table.
  *
- * --help fits a screen: examples come first, then the options in use every
- * day with a line each; those behind OPT_MORE are only named, the manual
- * explains them.
+ * --help fits a screen of 24 lines: examples come first, then the options in
+ * use every day with a line each.  Those after OPT_MORE are explained by
+ * --help all.
  */
 #include <cag.h>
 #include <cag/tool/names.h>
@@ -68,9 +68,8 @@ static void one_line(const opt_spec *s)
     wrapped(right, HELP_COLUMN, HELP_COLUMN);
 }
 
-void opt_print_help(const opt_usage *u)
+static void print_usage(const opt_usage *u)
 {
-    const opt_spec *s = u->specs;
     const char *line = u->synopsis;
     bool first = true;
 
@@ -80,31 +79,25 @@ void opt_print_help(const opt_usage *u)
         line += n;
         line += *line == '\n';
     }
+}
+
+void opt_print_help(const opt_usage *u, bool all)
+{
+    const opt_spec *s = u->specs;
+
+    print_usage(u);
     if (u->summary)
-        printf("%s\n", u->summary);
+        wrapped(u->summary, 0, 0);
     if (u->examples)
         printf("\nExamples:\n%s", u->examples);
     printf("\nOptions:\n");
-    for (; s->type != OPT_T_END && s->type != OPT_T_MORE; s++)
-        one_line(s);
-    if (s->type == OPT_T_MORE) {
-        int at = printf("\nMore, explained in %s(1):", u->tool) - 1;
-        for (s++; s->type != OPT_T_END; s++) {
-            char name[80];
-            int n = 0;
-            if (s->letter)
-                n = ui_format(name, sizeof name, "-%c, ", s->letter);
-            n += ui_format(name + n, sizeof name - (size_t)n, "--%s", s->name);
-            bool last = s[1].type == OPT_T_END;
-            if (at + 1 + n + !last > COLUMNS) {
-                printf("\n ");
-                at = 1;
-            }
-            printf(" %s%s", name, last ? "" : ",");
-            at += 1 + n + !last;
-        }
-        putchar('\n');
-    }
+    for (; s->type != OPT_T_END && (all || s->type != OPT_T_MORE); s++)
+        if (s->type != OPT_T_MORE)
+            one_line(s);
+    /* a command stands in its program's page */
+    if (s->type == OPT_T_MORE)
+        printf("All options: %s --help all, or %.*s(1)\n", u->tool,
+               (int)strcspn(u->tool, " "), u->tool);
 }
 
 const char *opt_git_id(void)

@@ -7,7 +7,7 @@
 #include "cmd/cli/opt.h"
 #include "cmd/cli/ui_internal.h"
 
-void opt_print_help(const opt_usage *u);
+void opt_print_help(const opt_usage *u, bool all);
 void opt_print_version(const opt_usage *u);
 void opt_print_completion(const opt_usage *u, int shell); /* of opt_shells */
 bool opt_takes_value(const opt_spec *s);

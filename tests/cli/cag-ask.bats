@@ -254,7 +254,7 @@ EOF
         [ -s "$out" ]
         [ ! -s "$err" ]
     done
-    [ "$(cag-ask --help | wc -l)" -le 40 ]
+    [ "$(cag-ask --help | wc -l)" -le 23 ]
     [ "$(cag-ask --help | wc -L)" -le 80 ]
     CAG_THREADS=3 expect 0 cag-ask --print-config -n 7
     grep -qx 'predict = 7  (option -n)' "$out"

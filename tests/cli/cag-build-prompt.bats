@@ -236,7 +236,7 @@ M
     done
     ok cag-build --help
     prints "usage: cag-build"
-    [ "$(wc -l <<<"$output")" -le 45 ]
+    [ "$(wc -l <<<"$output")" -le 23 ]
     ok cag-build --version
     prints "kvc reads and writes version 1.0"
     fails 69 "cuda" build --device cuda s.md

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Manual pages are clean, and list exactly the options that --help lists.
+# Manual pages are clean, and list exactly the options that --help all lists;
+# --help fits a screen.
 exec perl -I. -e '
 require "./tests/lint/lint.pl";
 my @pages = glob "man/*.[1-8]";
@@ -28,10 +29,10 @@ for my $tool (map { m{cmd/(cag-\w+)\.c} } glob "cmd/cag-*.c") {
     }
     # only what follows the option list counts, not the examples above it; a
     # tool with commands has a list for each
-    my $top = `$exe --help </dev/null`;
-    my @commands = $top =~ /; commands: (.*)/ ? split(/, /, $1) : ();
+    my $top = `$exe --help all </dev/null`;
+    my @commands = $top =~ /; commands:\s((?:.+\n)+)/ ? split(/,\s+/, $1 =~ s/\n$//r) : ();
     my %help;
-    for my $text ($top, map { scalar `$exe $_ --help </dev/null` } @commands) {
+    for my $text ($top, map { scalar `$exe $_ --help all </dev/null` } @commands) {
         my ($list) = $text =~ /^Options:\n(.*)/ms;
         $help{$_} = 1 for ($list // "") =~ /--([a-z0-9][a-z0-9-]+)/g;
     }
@@ -42,6 +43,13 @@ for my $tool (map { m{cmd/(cag-\w+)\.c} } glob "cmd/cag-*.c") {
     my @wrong = ((map { "--$_ is not in man/$tool.1" } grep { !$man{$_} } sort keys %help),
                  (map { "--$_ is in man/$tool.1 only" } grep { !$help{$_} } sort keys %man));
     push @wrong, "--help lists no options" unless %help;
+    for my $call ($tool, map { "$tool $_" } @commands) {
+        my $args = $call =~ s/^\S+ ?//r;
+        my @lines = split /\n/, `$exe $args --help </dev/null`;
+        push @wrong, "$call --help has " . @lines . " lines, a screen 24" if @lines > 23;
+        push @wrong, map { "$call --help: a line of " . length }
+            grep { length > 80 } @lines, split /\n/, `$exe $args --help all </dev/null`;
+    }
     verdict("options of $tool are those of its manual", @wrong);
 }
 finish();

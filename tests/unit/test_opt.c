@@ -232,12 +232,19 @@ static void help_and_version_go_to_stdout(void **state)
                                "  -m, --model M           path or hub id "
                                "[TEST_MODEL]\n"));
         assert_non_null(strstr(c.out, "--codec f16z|f16|f32"));
-        assert_non_null(strstr(c.out, "-V, --version\n"));
+        assert_non_null(strstr(c.out, "All options: cag-try --help all, or "
+                                      "cag-try(1)\n"));
+        assert_null(strstr(c.out, "--temperature"));
         size_t column = 0;
         for (char *p = c.out; *p; p++) {
             column = *p == '\n' ? 0 : column + 1;
             assert_true(column <= 79);
         }
+    }
+    for (int i = 0; i < 2; i++) {
+        run(&c, i ? "-h all" : "--help all");
+        assert_non_null(strstr(c.out, "    --temperature T     sampling\n"));
+        assert_non_null(strstr(c.out, "  -V, --version "));
     }
     run(&c, "-V");
     assert_int_equal(c.status, 0);
