@@ -61,12 +61,13 @@ static void summary(const struct ask_opts *o, const cag_batch_report *r)
     char t[UI_TEXT];
 
     if (o->dry_run)
-        ui_note("%lld rows checked, %lld bad", (long long)r->n_row,
-                (long long)r->n_failed);
+        ui_note("%lld row%s checked, %lld bad", (long long)r->n_row,
+                r->n_row == 1 ? "" : "s", (long long)r->n_failed);
     else if (o->usage || o->output)
-        ui_note("%lld rows: %lld answered, %lld failed, %lld from an earlier "
+        ui_note("%lld row%s: %lld answered, %lld failed, %lld from an earlier "
                 "run; %lld tokens in %s, %.1f tokens/s",
                 (long long)(r->n_ok + r->n_failed),
+                r->n_ok + r->n_failed == 1 ? "" : "s",
                 (long long)(r->n_ok - r->n_resumed), (long long)r->n_failed,
                 (long long)r->n_resumed, (long long)r->n_generated,
                 ui_duration(t, r->seconds),

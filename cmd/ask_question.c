@@ -125,8 +125,8 @@ static void warn_cut(const cag_kb *kb, const cag_answer *a)
         ui_sign("cut after %lld token%s", (long long)a->n_generated,
                 a->n_generated == 1 ? "" : "s");
     else if (a->n_cached + a->n_prompt + a->n_generated < n_ctx)
-        ui_warn("the answer was cut after %lld tokens; -n allows more",
-                (long long)a->n_generated);
+        ui_warn("the answer was cut after %lld token%s; -n allows more",
+                (long long)a->n_generated, a->n_generated == 1 ? "" : "s");
     else
         ui_warn("the answer was cut after %lld tokens: the context of %lld "
                 "is full",

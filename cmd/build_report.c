@@ -11,6 +11,7 @@
 #include "cmd/loss_text.h"
 #include "cmd/cli/places.h"
 #include "cmd/cli/ui.h"
+#include "cmd/cli/ui_internal.h"
 
 static void json_sources(struct ui_json *j, const cag_build_report *r)
 {
@@ -45,21 +46,21 @@ static void json_build(const char *path, const cag_build_report *r)
     ui_json_str(&j, "codec", r->codec);
     ui_json_int(&j, "tokens", r->n_tok);
     ui_json_int(&j, "tokens_kept", r->fresh ? r->n_tok : r->n_tok_kept);
-    ui_json_double(&j, "seconds_saved", r->saved_s);
+    ui_json_seconds(&j, "seconds_saved", r->saved_s);
     ui_json_int(&j, "tokens_resumed", r->n_tok_resumed);
     ui_json_int(&j, "ctx_size", r->n_ctx);
     ui_json_int(&j, "reserve", r->reserve);
     ui_json_uint(&j, "file_bytes", r->file_bytes);
     ui_json_uint(&j, "kv_bytes", r->kv_raw_bytes);
     ui_json_uint(&j, "kv_stored_bytes", r->kv_stored_bytes);
-    ui_json_double(&j, "tokenize_seconds", r->tokenize_s);
-    ui_json_double(&j, "prefill_seconds", r->prefill_s);
-    ui_json_double(&j, "write_seconds", r->write_s);
+    ui_json_seconds(&j, "tokenize_seconds", r->tokenize_s);
+    ui_json_seconds(&j, "prefill_seconds", r->prefill_s);
+    ui_json_seconds(&j, "write_seconds", r->write_s);
     if (r->has_receipt) {
-        ui_json_double(&j, "receipt_seconds", r->receipt_s);
+        ui_json_seconds(&j, "receipt_seconds", r->receipt_s);
         loss_json(&j, &r->receipt, 0);
     }
-    ui_json_double(&j, "seconds", r->total_s);
+    ui_json_seconds(&j, "seconds", r->total_s);
     json_skipped(&j, r);
     json_sources(&j, r);
     ui_json_end(&j);
@@ -135,6 +136,7 @@ static void loss_line(const char *path, const cag_build_report *r)
 void report_build(const char *path, const cag_build_report *r, bool json)
 {
     char size[UI_TEXT], total[UI_TEXT], build[UI_TEXT], write[UI_TEXT];
+    char read[2 * UI_TEXT];
     int64_t computed = r->n_tok - r->n_tok_kept;
 
     if (json)
@@ -151,12 +153,18 @@ void report_build(const char *path, const cag_build_report *r, bool json)
         ui_note("%s", ui_clean(r->skipped));
     kept_line(r);
     loss_line(path, r);
-    ui_note("%s: %lld tokens, %s, %.0f bytes a token (%s); %s: read %s at "
-            "%.0f tokens/s, write %s",
-            ui_clean(path), (long long)r->n_tok, ui_size(size, r->file_bytes),
-            (double)r->file_bytes / (double)r->n_tok, r->codec,
-            ui_duration(total, r->total_s), ui_duration(build, r->prefill_s),
-            r->prefill_s > 0 ? (double)computed / r->prefill_s : 0.0,
+    if (computed > 0 && r->prefill_s > 0)
+        ui_format(read, sizeof read, "read %s at %.0f tokens/s",
+                  ui_duration(build, r->prefill_s),
+                  (double)computed / r->prefill_s);
+    else
+        ui_format(read, sizeof read, "nothing to read");
+    ui_note("%s: %lld token%s, %s, K and V %.0f bytes a token (%s); %s: %s, "
+            "write %s",
+            ui_clean(path), (long long)r->n_tok, r->n_tok == 1 ? "" : "s",
+            ui_size(size, r->file_bytes),
+            (double)r->kv_stored_bytes / (double)r->n_tok, r->codec,
+            ui_duration(total, r->total_s), read,
             ui_duration(write, r->write_s));
 }
 
@@ -177,7 +185,7 @@ static void json_plan(const cag_build_report *r, uint64_t free_bytes)
     ui_json_uint(&j, "build_memory_bytes", r->build_bytes);
     ui_json_uint(&j, "ask_memory_bytes", r->ask_bytes);
     ui_json_uint(&j, "free_memory_bytes", free_bytes);
-    ui_json_double(&j, "prefill_seconds_about", r->about_s);
+    ui_json_seconds(&j, "prefill_seconds_about", r->about_s);
     json_skipped(&j, r);
     json_sources(&j, r);
     ui_json_array(&j, "costly");

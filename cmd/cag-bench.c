@@ -347,6 +347,16 @@ static int measure(unsigned what, const char *kvc)
     return status;
 }
 
+static _Noreturn void unknown_command(const char *word)
+{
+    const char *near = opt_did_you_mean(word, names);
+
+    if (near)
+        opt_fail("unknown command '%s'; did you mean '%s'?", ui_clean(word),
+                 near);
+    opt_fail("unknown command '%s'", ui_clean(word));
+}
+
 static int run(int which, int argc, char **argv)
 {
     char **rest = opt_parse(&run_usage[which], argc, argv, 1);
@@ -358,6 +368,8 @@ static int run(int which, int argc, char **argv)
     for (int i = 0; rest[1] && names[i]; i++)
         if (strcmp(rest[0], names[i]) == 0)
             opt_fail("the command comes first: cag-bench %s ...", names[i]);
+    if (rest[1] && access(rest[0], F_OK) != 0)
+        unknown_command(rest[0]);
     if (rest[1])
         opt_fail("one cache at a time: '%s'", ui_clean(rest[1]));
     return ui_close_stdout(measure(run_what[which], rest[0]));
@@ -432,9 +444,5 @@ int main(int argc, char **argv)
         opt_print_config();
         return ui_close_stdout(UI_OK);
     }
-    const char *near = opt_did_you_mean(*rest, names);
-    if (near)
-        opt_fail("unknown command '%s'; did you mean '%s'?", ui_clean(*rest),
-                 near);
-    opt_fail("unknown command '%s'", ui_clean(*rest));
+    unknown_command(*rest);
 }

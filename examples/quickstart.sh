@@ -15,7 +15,11 @@ top=$here/..
 [ . -ef "$top" ] && top=.
 demo_model=$top/models/SmolLM2-135M-Instruct.Q4_1.gguf
 model=${1:-${MODEL:-$demo_model}}
-command -v cag-ask >/dev/null 2>&1 || PATH=$(cd "$top" && pwd)/build:$PATH
+bin= # before the names of tools that are not on the user's PATH
+if ! command -v cag-ask >/dev/null 2>&1; then
+    bin=$top/build/
+    PATH=$(cd "$top" && pwd)/build:$PATH
+fi
 if [ -n "${CAG_DEMO_DIR:-}" ]; then
     dir=$CAG_DEMO_DIR
 elif [ -d "$top/build" ]; then
@@ -83,10 +87,10 @@ printf '%-40s %12s\n' "question to answer, from the cache" "$(seconds $cached)" 
 
 title "4. Go on"
 say "Ask something else:" \
-    "    cag-ask $dir/time.kvc 'What is the tz database?'" \
-    "    cag-ask -i $dir/atish.kvc" \
+    "    ${bin}cag-ask $dir/time.kvc 'What is the tz database?'" \
+    "    ${bin}cag-ask -i $dir/atish.kvc" \
     "See what a cache holds, and whether it is still fresh:" \
-    "    cag-inspect $dir/atish.kvc" \
-    "    cag-build --check $dir/atish.kvc" \
+    "    ${bin}cag-inspect $dir/atish.kvc" \
+    "    ${bin}cag-build --check $dir/atish.kvc" \
     "The same with a model that can answer (README, \"Your first real model\"):" \
     "    make demo MODEL=Qwen/Qwen3-0.6B"

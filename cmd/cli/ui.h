@@ -137,6 +137,8 @@ void ui_json_strn(struct ui_json *j, const char *key, const char *s, size_t n);
 void ui_json_int(struct ui_json *j, const char *key, int64_t v);
 void ui_json_uint(struct ui_json *j, const char *key, uint64_t v);
 void ui_json_double(struct ui_json *j, const char *key, double v);
+/* to the microsecond: more digits would be noise */
+void ui_json_seconds(struct ui_json *j, const char *key, double s);
 void ui_json_bool(struct ui_json *j, const char *key, bool v);
 void ui_json_null(struct ui_json *j, const char *key);
 /* text is JSON already (cag_kvc_meta_json) */

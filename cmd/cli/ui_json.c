@@ -183,6 +183,11 @@ void ui_json_double(struct ui_json *j, const char *key, double v)
     ui_json_raw(j, key, text, (size_t)n);
 }
 
+void ui_json_seconds(struct ui_json *j, const char *key, double s)
+{
+    ui_json_double(j, key, round(s * 1e6) / 1e6);
+}
+
 void ui_json_bool(struct ui_json *j, const char *key, bool v)
 {
     ui_json_raw(j, key, v ? "true" : "false", v ? 4 : 5);

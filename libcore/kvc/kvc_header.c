@@ -9,6 +9,7 @@
 
 #include "kvc/kvc_impl.h"
 #include "util/rd.h"
+#include "util/sniff.h"
 
 static const char *const core_names[KVC_N_CORE] = KVC_CORE_NAMES;
 
@@ -29,6 +30,10 @@ static cag_status check_kind(const cag_kvc *k, cag_error *err)
     if (kind)
         return cag_fail(err, CAG_E_FORMAT, k->name, -1,
                         "this is %s, expected a .kvc cache", kind);
+    if (sniff_is_text(k->data, k->size))
+        return cag_fail(err, CAG_E_FORMAT, k->name, -1,
+                        "this is a text, expected a .kvc cache; cag-build "
+                        "makes one of it");
     return cag_fail(err, CAG_E_FORMAT, k->name, 0,
                     "not a .kvc cache (its first bytes are not the magic)");
 }

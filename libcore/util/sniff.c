@@ -56,6 +56,15 @@ static const struct {
     { "<?xml", 5, "an XML document" },
 };
 
+bool sniff_is_text(const uint8_t *head, size_t n)
+{
+    for (size_t i = 0; i < n && i < SNIFF_BYTES; i++)
+        if ((head[i] < ' ' && !memchr("\t\n\r\f", head[i], 4)) ||
+            head[i] == 0x7F)
+            return false;
+    return n > 0;
+}
+
 bool sniff_is_lfs(const uint8_t *head, size_t n)
 {
     return n >= sizeof lfs_magic - 1 &&

@@ -19,6 +19,9 @@
 /* A Git-LFS pointer: the text file that stands in for one not yet fetched. */
 bool sniff_is_lfs(const uint8_t *head, size_t n);
 
+/* Nothing in it that a text does not hold; n > 0. */
+bool sniff_is_text(const uint8_t *head, size_t n);
+
 /* Copy at most cap - 1 bytes of a name from a file into dst, with anything
  * that is not printable ASCII shown as '?', for messages. */
 void sniff_printable(char *dst, size_t cap, const char *s, size_t n);

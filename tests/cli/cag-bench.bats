@@ -112,6 +112,8 @@ figure() { jq -se --arg n "$1" "map(select(.name == \$n)) | $2" figures.jsonl; }
     expect 64 cag-bench
     expect 64 cag-bench rum x.json.no
     grep -q "did you mean 'run'" "$err"
+    expect 64 cag-bench bild qwen.kvc
+    grep -q "unknown command 'bild'; did you mean 'build'?" "$err"
     expect 64 cag-bench run
     expect 64 cag-bench run qwen.kvc llama.kvc
     expect 64 cag-bench -q load qwen.kvc

@@ -346,3 +346,15 @@ M
     leaves_nothing cag-build --refresh none.kvc
     (ulimit -f 8; leaves_nothing cag-build -m "$model" -o n.kvc --depfile n.d a.md)
 }
+
+@test "numbers agree with those of cag-inspect, and end where they mean nothing" {
+    facts 5 >m.md
+    ok cag-build -m "$model" -o kb.kvc m.md
+    [[ "$stderr" =~ ([0-9]+)\ bytes\ a\ token ]]
+    cag-inspect kb.kvc | grep -q " ${BASH_REMATCH[1]} bytes a token$"
+    ok cag-build -m "$model" -o kb.kvc --json -B m.md
+    # no time has more than six digits after the point
+    run ! grep -E '"[a-z_]*seconds[a-z_]*":[0-9]+\.[0-9]{7}' <<<"$output"
+    # a rebuild that computes nothing reads nothing, at no rate
+    run ! grep " 0 tokens/s" <<<"$stderr"
+}

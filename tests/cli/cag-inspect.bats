@@ -126,7 +126,7 @@ setup() {
     fails 65 "llama.cpp" cag-inspect q.bin
     printf 'version https://git-lfs.github.com/spec/v1\noid sha256:aa\nsize 12\n' >l.kvc
     fails 65 "Git-LFS pointer" cag-inspect l.kvc
-    fails 65 "not a .kvc cache" cag-inspect docs/a.md
+    fails 65 "this is a text, expected a .kvc cache; cag-build makes one of it" cag-inspect docs/a.md
     : >e.kvc
     fails 65 "the file is empty" cag-inspect e.kvc
     fails 66 "no.kvc: cannot open: No such file" cag-inspect no.kvc

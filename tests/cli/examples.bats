@@ -8,6 +8,7 @@ setup_file() {
     export HOME="$BATS_FILE_TMPDIR" LC_ALL=C.UTF-8
     export examples="$BATS_TEST_DIRNAME/../../examples"
     export models="$BATS_TEST_DIRNAME/../golden/models"
+    export demo_model="${CAG_DEMO_MODEL:-}"
     unset "${!CAG_@}" XDG_CACHE_HOME HF_HOME HF_HUB_CACHE
 }
 
@@ -76,4 +77,23 @@ setup() {
     tail -c +2 kb.kvc >shifted
     run file -b -m "$examples/magic" shifted
     [[ $output != *cag* ]]
+}
+
+@test "make demo ends with commands that work as they are printed" {
+    [ -r "$demo_model" ] || skip "no demo model"
+    bin="$(cd "$(dirname "$(command -v cag-build)")" && pwd)"
+    mkdir -p top/examples/docs
+    ln -s "$bin" top/build
+    cp "$BATS_TEST_DIRNAME"/../../examples/quickstart.sh top/examples
+    head -n 40 "$BATS_TEST_DIRNAME/../../examples/docs/time.md" >top/examples/docs/time.md
+    cp "$BATS_TEST_DIRNAME/../../examples/knowledge.txt" top/examples
+    cd top
+    # the tools are not on the user's PATH
+    PATH=/usr/bin:/bin CAG_DEMO_DIR=demo sh examples/quickstart.sh "$demo_model" >out 2>&1 </dev/null
+    n=0
+    while read -r line; do
+        PATH=/usr/bin:/bin sh -c "$line" </dev/null
+        n=$((n + 1))
+    done < <(sed -n '/^== 4/,$s/^    \(.*cag-\)/\1/p' out)
+    [ "$n" -eq 4 ]
 }

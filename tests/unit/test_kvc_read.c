@@ -407,7 +407,7 @@ static void foreign_files_are_named(void **state)
           "this is a Git-LFS pointer" },
         { "\x89KVC\n\x1a\n", 7, "damaged by a text-mode transfer" },
         { "KVCache\0", 8, "not a .kvc cache" },
-        { "hello", 5, "not a .kvc cache" },
+        { "hello", 5, "this is a text, expected a .kvc cache" },
         { "", 0, "the file is empty" },
     };
 
