@@ -78,10 +78,13 @@ static cag_status load_line(void *ctx, const char *line, size_t size,
     struct known *k = ctx;
     struct buf b = BUF_INIT;
     jv *row = NULL;
-    cag_status st = CAG_OK;
+    cag_status st = jv_parse(line, size, NULL, &row, NULL);
 
-    if (jv_parse(line, size, NULL, &row, NULL) != CAG_OK)
+    if (st == CAG_E_NOMEM)
+        return cag_fail_nomem(err, "rows to resume");
+    if (st)
         row = NULL;
+    st = CAG_OK;
     if (at == 0 && !is_row(row))
         st = rows_foreign(k->earlier, err);
     else if (row && jv_type(row) == JV_OBJECT && jv_get(row, "answer") &&
