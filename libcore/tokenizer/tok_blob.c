@@ -8,6 +8,8 @@
  */
 #include "tokenizer/tok_blob.h"
 
+#include "tokenizer/tok_norm.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -82,6 +84,58 @@ static int by_first_byte(const void *pa, const void *pb)
     return (a->id > b->id) - (a->id < b->id);
 }
 
+static void sort_added(struct tok_added *a, size_t n, uint32_t begin[257])
+{
+    qsort(a, n, sizeof *a, by_first_byte);
+    for (size_t i = n; i-- > 0;)
+        begin[(unsigned char)a[i].text[0]] = (uint32_t)i;
+    /* empty buckets begin where the next one does */
+    begin[256] = (uint32_t)n;
+    for (size_t c = 256; c-- > 0;)
+        if (begin[c] == 0 && (unsigned char)a[0].text[0] != c)
+            begin[c] = begin[c + 1];
+}
+
+/* Added tokens as normalizers leave them, where there are such. */
+static cag_status read_normal(cag_tokenizer *t, cag_error *err)
+{
+    struct buf text = BUF_INIT;
+    size_t n = 0;
+    cag_status st = CAG_OK;
+
+    if (!(t->flags & (TOK_F_NFC | TOK_F_NORM_MARK)))
+        return CAG_OK;
+    for (size_t i = 0; i < t->n_added; i++)
+        n += (t->added[i].flags & TOK_A_NORMALIZED) != 0;
+    if (!n)
+        return CAG_OK;
+    t->normal = mem_alloc_array(n, sizeof *t->normal);
+    if (!t->normal)
+        return cag_fail_nomem(err, "added tokens");
+    n = 0;
+    for (size_t i = 0; !st && i < t->n_added; i++) {
+        struct tok_added a = t->added[i];
+        size_t at = text.size;
+
+        if (!(a.flags & TOK_A_NORMALIZED))
+            continue;
+        st = tok_norm_text(t, a.text, 0, a.size, &text, NULL, err);
+        a.size = (uint32_t)(text.size - at);
+        t->normal[n++] = a;
+    }
+    if (!st && buf_failed(&text))
+        st = cag_fail_nomem(err, "added tokens");
+    if (st) {
+        buf_free(&text);
+        return st;
+    }
+    t->normal_text = buf_detach(&text, NULL);
+    for (size_t i = 0, at = 0; i < n; at += t->normal[i++].size)
+        t->normal[i].text = t->normal_text + at;
+    sort_added(t->normal, n, t->normal_begin);
+    return CAG_OK;
+}
+
 static cag_status read_added(cag_tokenizer *t, uint32_t n, bool *word,
                              cag_error *err)
 {
@@ -106,15 +160,8 @@ static cag_status read_added(cag_tokenizer *t, uint32_t n, bool *word,
         *word |= (flags & TOK_A_WORD) != 0;
     }
     t->n_added = n;
-    qsort(t->added, n, sizeof *t->added, by_first_byte);
-    for (size_t i = n; i-- > 0;)
-        t->added_begin[(unsigned char)t->added[i].text[0]] = (uint32_t)i;
-    /* empty buckets begin where the next one does */
-    t->added_begin[256] = n;
-    for (size_t c = 256; c-- > 0;)
-        if (t->added_begin[c] == 0 && (unsigned char)t->added[0].text[0] != c)
-            t->added_begin[c] = t->added_begin[c + 1];
-    return CAG_OK;
+    sort_added(t->added, n, t->added_begin);
+    return read_normal(t, err);
 }
 
 static cag_status read_steps(cag_tokenizer *t, uint32_t n, cag_error *err)
@@ -227,6 +274,8 @@ void tok_free(cag_tokenizer *t)
     pretok_free(t->pretok);
     pretok_free(t->word);
     mem_free(t->added);
+    mem_free(t->normal);
+    mem_free(t->normal_text);
     mem_free(t->name);
     mem_free(t->own);
     mem_free(t);

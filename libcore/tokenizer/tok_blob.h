@@ -76,7 +76,10 @@ enum tok_section {
 #define TOK_F_WORD_CUT                              \
     128u /* no token has a space after a non-space: \
             cutting there cannot change a merge      */
-#define TOK_F_ALL 255u
+#define TOK_F_NORM_MARK                              \
+    256u /* a normalizer makes U+2581 of spaces, and \
+            an added token is looked for after it   */
+#define TOK_F_ALL 511u
 
 enum tok_prepend {
     TOK_PREPEND_NONE,
@@ -94,12 +97,14 @@ enum tok_prepend {
 #define TOK_SET     16u /* the id exists                                  */
 
 /* flags of an added token */
-#define TOK_A_LSTRIP     1u
-#define TOK_A_RSTRIP     2u
-#define TOK_A_WORD       4u
-#define TOK_A_NORMALIZED 8u  /* looked for after the others                */
-#define TOK_A_PLAIN      16u /* white space only: found in any text        */
-#define TOK_A_ALL        31u
+#define TOK_A_LSTRIP 1u
+#define TOK_A_RSTRIP 2u
+#define TOK_A_WORD   4u
+#define TOK_A_NORMALIZED                                            \
+    8u                  /* looked for after the others, in the text \
+                           that normalizers made                      */
+#define TOK_A_PLAIN 16u /* white space only: found in any text        */
+#define TOK_A_ALL   31u
 
 struct tok_added {
     int32_t id;
@@ -124,6 +129,11 @@ struct cag_tokenizer {
     size_t n_added;
     uint32_t added_begin[257];
     bool has_plain;
+    /* Those that normalizers change the text for, and their own: in the same
+     * order; NULL if there are none */
+    struct tok_added *normal;
+    char *normal_text; /* owned */
+    uint32_t normal_begin[257];
     struct pretok *pretok;
     struct pretok *word; /* one word character; NULL if unneeded  */
 };

@@ -44,6 +44,10 @@ struct encode {
     size_t n_tmpl;
     struct buf norm; /* normal form of all segments so far     */
     struct norm_map map;
+    /* what normalizers made of the text between two added tokens, where the
+     * others are looked for there */
+    struct buf whole;
+    struct norm_map whole_map;
     bool offsets;
     struct pretok_run *run, *word_run;
     struct bpe bpe;
@@ -168,25 +172,39 @@ static cag_status piece(void *ctx, const char *s, size_t n, cag_error *err)
     return word(e, s, n, err);
 }
 
+/* Words of the normal form from base on. */
+static cag_status words(struct encode *e, size_t base, cag_error *err)
+{
+    if (e->norm.size > MAX_TEXT)
+        return cag_fail(err, CAG_E_LIMIT, NULL, -1,
+                        "the text is longer than 2 GiB");
+    return pretok_split(e->run, e->norm.data + base, e->norm.size - base, piece,
+                        e, err);
+}
+
 /* Text without added tokens. */
 static cag_status segment(struct encode *e, size_t begin, size_t end,
                           cag_error *err)
 {
     size_t base = e->norm.size;
-    cag_status st;
 
-    if (begin == end)
-        return CAG_OK;
     e->map.n = e->map.at = 0;
-    st = tok_norm(e->t, e->text, begin, end, &e->norm,
-                  e->offsets ? &e->map : NULL, err);
-    if (!st && e->norm.size > MAX_TEXT)
-        st = cag_fail(err, CAG_E_LIMIT, NULL, -1,
-                      "the text is longer than 2 GiB");
-    if (!st)
-        st = pretok_split(e->run, e->norm.data + base, e->norm.size - base,
-                          piece, e, err);
-    return st;
+    cag_status st = tok_norm(e->t, e->text, begin, end, &e->norm,
+                             e->offsets ? &e->map : NULL, err);
+    return st ? st : words(e, base, err);
+}
+
+/* The same of text that the normalizers have seen. */
+static cag_status normal_segment(struct encode *e, size_t begin, size_t end,
+                                 cag_error *err)
+{
+    size_t base = e->norm.size;
+
+    e->map.n = e->map.at = 0;
+    cag_status st =
+        tok_norm_piece(e->t, e->whole.data, begin, end, &e->whole_map, &e->norm,
+                       e->offsets ? &e->map : NULL, err);
+    return st ? st : words(e, base, err);
 }
 
 /* ---- added tokens ------------------------------------------------------- */
@@ -223,43 +241,37 @@ static cag_status note(void *ctx, const char *s, size_t n, cag_error *err)
     return CAG_OK;
 }
 
+/* What added tokens are looked for in. */
+enum look {
+    LOOK_TEXT,      /* those that are not normalized, in the text  */
+    LOOK_UNCHANGED, /* the others, where normalizers change nothing */
+    LOOK_NORMAL     /* the others, in what normalizers made          */
+};
+
+static const char *text_of(const struct encode *e, enum look look)
+{
+    return look == LOOK_NORMAL ? e->whole.data : e->text;
+}
+
 /* Does a token that must be a word of its own stand free in [begin, end)? */
-static cag_status stands_free(struct encode *e, size_t begin, size_t end,
-                              size_t b, size_t n, bool *is_free, cag_error *err)
+static cag_status stands_free(struct encode *e, const char *s, size_t begin,
+                              size_t end, size_t b, size_t n, bool *is_free,
+                              cag_error *err)
 {
     bool hit = false;
     uint32_t cp;
     cag_status st = CAG_OK;
 
     if (b > begin) {
-        size_t p = char_before(e->text, b);
-        st = pretok_split(e->word_run, e->text + p, b - p, note, &hit, err);
+        size_t p = char_before(s, b);
+        st = pretok_split(e->word_run, s + p, b - p, note, &hit, err);
     }
     if (!st && !hit && b + n < end)
-        st =
-            pretok_split(e->word_run, e->text + b + n,
-                         (size_t)utf8_decode(e->text + b + n, end - b - n, &cp),
-                         note, &hit, err);
+        st = pretok_split(e->word_run, s + b + n,
+                          (size_t)utf8_decode(s + b + n, end - b - n, &cp),
+                          note, &hit, err);
     *is_free = !hit;
     return st;
-}
-
-/* The longest added token at i that ends in [i, end); NULL if none. */
-static const struct tok_added *match_at(const struct encode *e, size_t i,
-                                        size_t end, bool plain,
-                                        uint32_t normalized)
-{
-    const cag_tokenizer *t = e->t;
-    uint32_t c = (unsigned char)e->text[i];
-
-    for (uint32_t k = t->added_begin[c]; k < t->added_begin[c + 1]; k++) {
-        const struct tok_added *a = &t->added[k];
-        if (a->size <= end - i && (!plain || a->flags & TOK_A_PLAIN) &&
-            (a->flags & TOK_A_NORMALIZED) == normalized &&
-            memcmp(a->text, e->text + i, a->size) == 0)
-            return a;
-    }
-    return NULL;
 }
 
 /* Is i in template text?  *end: how far text of that kind goes, at most
@@ -281,34 +293,116 @@ static bool in_template(const struct encode *e, size_t i, size_t *r,
     return false;
 }
 
+/* Did [b, b + n) of the normal text come from template text alone? */
+static bool from_template(struct encode *e, size_t b, size_t n)
+{
+    size_t r = 0, end = e->size, orig, last;
+
+    orig = norm_map_find(&e->whole_map, b, e->text);
+    last = norm_map_find(&e->whole_map, b + n - 1, e->text);
+    return in_template(e, orig, &r, &end) && last < end;
+}
+
+/* The longest added token at i that ends in [i, end); NULL if none. */
+static const struct tok_added *match_at(struct encode *e, size_t i, size_t end,
+                                        bool plain, enum look look)
+{
+    const cag_tokenizer *t = e->t;
+    const struct tok_added *all = look == LOOK_NORMAL ? t->normal : t->added;
+    const uint32_t *begin =
+        look == LOOK_NORMAL ? t->normal_begin : t->added_begin;
+    const char *s = text_of(e, look);
+    uint32_t c = (unsigned char)s[i];
+
+    for (uint32_t k = begin[c]; k < begin[c + 1]; k++) {
+        const struct tok_added *a = &all[k];
+        if (a->size <= end - i && (!plain || a->flags & TOK_A_PLAIN) &&
+            !(a->flags & TOK_A_NORMALIZED) == (look == LOOK_TEXT) &&
+            memcmp(a->text, s + i, a->size) == 0 &&
+            (look != LOOK_NORMAL || a->flags & TOK_A_PLAIN ||
+             from_template(e, i, a->size)))
+            return a;
+    }
+    return NULL;
+}
+
+static cag_status put_added(struct encode *e, const struct tok_added *a,
+                            size_t at, enum look look, cag_error *err)
+{
+    if (look == LOOK_NORMAL)
+        at = norm_map_find(&e->whole_map, at, e->text);
+    return put_id(e, a->id, at, err);
+}
+
 static cag_status scan(struct encode *e, size_t begin, size_t end,
-                       uint32_t normalized, cag_error *err);
+                       enum look look, cag_error *err);
+
+/* Can [begin, end) hold an added token at all? */
+static bool may_hold(const struct encode *e, size_t begin, size_t end)
+{
+    size_t r = 0, stop = end;
+
+    return e->t->has_plain || in_template(e, begin, &r, &stop) || stop < end;
+}
 
 /* Text between two tokens found: look for the second kind, or encode. */
 static cag_status between(struct encode *e, size_t begin, size_t end,
-                          uint32_t normalized, cag_error *err)
+                          enum look look, cag_error *err)
 {
     if (begin == end)
         return CAG_OK;
-    if (!normalized)
-        return scan(e, begin, end, TOK_A_NORMALIZED, err);
-    return segment(e, begin, end, err);
+    if (look == LOOK_UNCHANGED)
+        return segment(e, begin, end, err);
+    if (look == LOOK_NORMAL)
+        return normal_segment(e, begin, end, err);
+    if (!e->t->normal)
+        return scan(e, begin, end, LOOK_UNCHANGED, err);
+    if (!may_hold(e, begin, end))
+        return segment(e, begin, end, err);
+    buf_truncate(&e->whole, 0);
+    e->whole_map.n = e->whole_map.at = 0;
+    cag_status st =
+        tok_norm_text(e->t, e->text, begin, end, &e->whole, &e->whole_map, err);
+    return st ? st : scan(e, 0, e->whole.size, LOOK_NORMAL, err);
+}
+
+/* [b, *stop) with the white space that a's flags take in, from done on.
+ * marks: spaces of s stand for U+2581, which is none. */
+static void strip(const struct tok_added *a, const char *s, bool marks,
+                  size_t done, size_t end, size_t *b, size_t *stop)
+{
+    while (a->flags & TOK_A_LSTRIP && *b > done) {
+        size_t p = char_before(s, *b);
+        if (!space_at(s + p, *b - p) || (marks && s[p] == ' '))
+            break;
+        *b = p;
+    }
+    if (a->flags & TOK_A_RSTRIP)
+        for (size_t n; (n = space_at(s + *stop, end - *stop)) > 0 &&
+                       !(marks && s[*stop] == ' ');)
+            *stop += n;
+    if (a->flags & TOK_A_LSTRIP && *b < done)
+        *b = done;
 }
 
 /*
  * Find added tokens in [begin, end), first those that are matched in the
  * text as it is, between them those matched in normal text (a second call).
- * Leftmost first, then longest, as the tokenizers library does.
+ * Leftmost first, then longest, as the tokenizers library does; a token in
+ * white space that another one strips counts, too.
  */
 static cag_status scan(struct encode *e, size_t begin, size_t end,
-                       uint32_t normalized, cag_error *err)
+                       enum look look, cag_error *err)
 {
+    const char *s = text_of(e, look);
+    bool marks = look == LOOK_NORMAL && e->t->flags & TOK_F_NORM_MARK;
     size_t done = begin, i = begin, r = 0;
     cag_status st = CAG_OK;
 
     while (!st && i < end) {
-        size_t kind_end = end, b, stop;
-        bool tmpl = in_template(e, i, &r, &kind_end), is_free = true;
+        size_t kind_end = end, b = i, stop;
+        bool tmpl = look == LOOK_NORMAL || in_template(e, i, &r, &kind_end);
+        bool is_free = true;
         const struct tok_added *a;
 
         if (!tmpl && !e->t->has_plain) {
@@ -316,34 +410,23 @@ static cag_status scan(struct encode *e, size_t begin, size_t end,
             continue;
         }
         /* white space that is text may run on through other pieces */
-        a = match_at(e, i, tmpl ? kind_end : end, !tmpl, normalized);
+        a = match_at(e, i, tmpl ? kind_end : end, !tmpl, look);
         if (a && a->flags & TOK_A_WORD)
-            st = stands_free(e, begin, end, i, a->size, &is_free, err);
+            st = stands_free(e, s, begin, end, i, a->size, &is_free, err);
         if (st)
             break;
-        if (!a || !is_free) {
-            i += a ? a->size : 1;
+        i += a ? a->size : 1;
+        if (!a || !is_free)
             continue;
-        }
-        b = i;
-        stop = i += a->size;
-        while (a->flags & TOK_A_LSTRIP && b > done) {
-            size_t p = char_before(e->text, b);
-            if (!space_at(e->text + p, b - p))
-                break;
-            b = p;
-        }
-        if (a->flags & TOK_A_RSTRIP)
-            for (size_t n; (n = space_at(e->text + stop, end - stop)) > 0;)
-                stop += n;
-        if (b < done)
-            b = done;
-        st = between(e, done, b, normalized, err);
-        if (!st)
-            st = put_id(e, a->id, b, err);
-        done = i = stop;
+        stop = i;
+        strip(a, s, marks, done, end, &b, &stop);
+        if (done < b)
+            st = between(e, done, b, look, err);
+        if (!st && b < stop)
+            st = put_added(e, a, b, look, err);
+        done = stop;
     }
-    return st ? st : between(e, done, end, normalized, err);
+    return st ? st : between(e, done, end, look, err);
 }
 
 /* ---- one call ----------------------------------------------------------- */
@@ -432,7 +515,7 @@ cag_status cag_encode(const cag_tokenizer *t, const cag_text *piece_, size_t n,
     if (!st)
         st = start(&e, err);
     if (!st)
-        st = scan(&e, 0, e.size, 0, err);
+        st = scan(&e, 0, e.size, LOOK_TEXT, err);
     if (!st && flags & CAG_ENCODE_BOS)
         st = put_prefix(&e, err);
     /* never NULL on success, even without ids */
@@ -453,6 +536,8 @@ cag_status cag_encode(const cag_tokenizer *t, const cag_text *piece_, size_t n,
     mem_free(e.cache);
     mem_free(e.tmpl);
     mem_free(e.map.span);
+    mem_free(e.whole_map.span);
+    buf_free(&e.whole);
     buf_free(&e.joined);
     buf_free(&e.norm);
     return st;

@@ -107,20 +107,43 @@ static cag_status one_normalizer(struct load *l, const jv *v)
 
 /* ---- pre-tokenizer ------------------------------------------------------ */
 
+/*
+ * A pattern sees what the normalizers made.  After a Replace of spaces that
+ * text holds U+2581 for each of them, where it holds spaces here: a literal
+ * is translated, one with a space in it matches nothing, and of a regular
+ * expression it is not known what it takes U+2581 for.
+ */
 static cag_status split_pattern(struct load *l, const jv *v, int kind)
 {
     const jv *pattern = jv_get(v, "pattern");
-    size_t n;
+    size_t n, mark = strlen(MARK);
     const char *s = jv_str(jv_get(pattern, "Regex"), &n);
     struct buf text = BUF_INIT;
     cag_status st;
 
+    if (s && l->replace)
+        return unsupported(l,
+                           "normalizer Replace before pre-tokenizer Split "
+                           "by Regex",
+                           s);
     if (s)
         return tok_build_step(&l->b, kind, s, n, l->err);
     s = jv_str(jv_get(pattern, "String"), &n);
     if (!s)
         return malformed(l, "pre-tokenizer Split has no pattern");
+    if (l->replace && memchr(s, ' ', n))
+        return kind != PRETOK_MATCHES
+                   ? CAG_OK
+                   : unsupported(l,
+                                 "normalizer Replace before inverted "
+                                 "pre-tokenizer Split, Removed, by",
+                                 s);
     for (size_t i = 0; i < n; i++) {
+        if (l->replace && n - i >= mark && memcmp(s + i, MARK, mark) == 0) {
+            buf_char(&text, ' ');
+            i += mark - 1;
+            continue;
+        }
         if (ispunct((unsigned char)s[i]))
             buf_char(&text, '\\');
         buf_char(&text, s[i]);
@@ -350,6 +373,8 @@ static cag_status one_added(struct load *l, int64_t id, const jv *v)
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
         if (jv_get_bool(v, known[i].key, false))
             flags |= known[i].flag;
+    if (flags & TOK_A_NORMALIZED && l->replace)
+        l->b.flags |= TOK_F_NORM_MARK;
     return tok_build_added(&l->b, id, s, n, jv_get_bool(v, "special", false),
                            flags, l->err);
 }

@@ -40,14 +40,29 @@ static cag_status span(struct norm_map *m, size_t norm, size_t orig,
     return CAG_OK;
 }
 
+/* The last span that begins at norm or before it. */
+static const struct norm_span *seek(struct norm_map *m, size_t norm)
+{
+    size_t lo = m->span[m->at].norm <= norm ? m->at : 0, hi = m->n;
+
+    if (lo + 1 < hi && m->span[lo + 1].norm > norm)
+        hi = lo + 1;
+    while (hi - lo > 1) {
+        size_t mid = lo + (hi - lo) / 2;
+        if (m->span[mid].norm <= norm)
+            lo = mid;
+        else
+            hi = mid;
+    }
+    m->at = lo;
+    return &m->span[lo];
+}
+
 size_t norm_map_find(struct norm_map *m, size_t norm, const char *text)
 {
-    const struct norm_span *s;
-    size_t off;
-    while (m->at + 1 < m->n && m->span[m->at + 1].norm <= norm)
-        m->at++;
-    s = &m->span[m->at];
-    off = s->linear ? s->orig + (norm - s->norm) : s->orig;
+    const struct norm_span *s = seek(m, norm);
+    size_t off = s->linear ? s->orig + (norm - s->norm) : s->orig;
+
     while (off > 0 && is_tail(text[off]))
         off--;
     return off;
@@ -129,19 +144,14 @@ static bool begins_with_space(const cag_tokenizer *t, const char *s, size_t n)
                            memcmp(s, SPACE_MARK, 3) == 0);
 }
 
-static bool wants_space(const cag_tokenizer *t, const char *text, size_t begin,
-                        size_t end)
+/* Does the pre-tokenizer put a space before s [n], which came from orig? */
+static bool wants_space(const cag_tokenizer *t, const char *s, size_t n,
+                        size_t orig)
 {
-    switch (t->prepend) {
-    case TOK_PREPEND_ALWAYS:
-        return true;
-    case TOK_PREPEND_UNLESS:
-        return !begins_with_space(t, text + begin, end - begin);
-    case TOK_PREPEND_FIRST:
-        return begin == 0 && !begins_with_space(t, text, end);
-    default:
-        return false;
-    }
+    if (t->prepend == TOK_PREPEND_UNLESS ||
+        (t->prepend == TOK_PREPEND_FIRST && orig == 0))
+        return !begins_with_space(t, s, n);
+    return false;
 }
 
 static cag_status marks_to_spaces(const char *text, size_t begin, size_t end,
@@ -172,15 +182,15 @@ static cag_status marks_to_spaces(const char *text, size_t begin, size_t end,
     return st;
 }
 
-cag_status tok_norm(const cag_tokenizer *t, const char *text, size_t begin,
-                    size_t end, struct buf *out, struct norm_map *map,
-                    cag_error *err)
+cag_status tok_norm_text(const cag_tokenizer *t, const char *text, size_t begin,
+                         size_t end, struct buf *out, struct norm_map *map,
+                         cag_error *err)
 {
     cag_status st = CAG_OK;
 
     if (begin == end)
         return CAG_OK;
-    if (wants_space(t, text, begin, end)) {
+    if (t->prepend == TOK_PREPEND_ALWAYS) {
         st = span(map, out->size, begin, false, err);
         buf_char(out, ' ');
     }
@@ -194,6 +204,41 @@ cag_status tok_norm(const cag_tokenizer *t, const char *text, size_t begin,
         st = span(map, out->size, begin, true, err);
         buf_add(out, text + begin, end - begin);
     }
+    if (!st && buf_failed(out))
+        st = cag_fail_nomem(err, "text");
+    return st;
+}
+
+cag_status tok_norm(const cag_tokenizer *t, const char *text, size_t begin,
+                    size_t end, struct buf *out, struct norm_map *map,
+                    cag_error *err)
+{
+    cag_status st = CAG_OK;
+
+    if (begin != end && wants_space(t, text + begin, end - begin, begin)) {
+        st = span(map, out->size, begin, false, err);
+        buf_char(out, ' ');
+    }
+    return st ? st : tok_norm_text(t, text, begin, end, out, map, err);
+}
+
+cag_status tok_norm_piece(const cag_tokenizer *t, const char *text,
+                          size_t begin, size_t end, struct norm_map *from,
+                          struct buf *out, struct norm_map *map, cag_error *err)
+{
+    const struct norm_span *s = seek(from, begin), *last = from->span + from->n;
+    size_t orig = s->linear ? s->orig + (begin - s->norm) : s->orig;
+    cag_status st = CAG_OK;
+
+    if (wants_space(t, text + begin, end - begin, orig)) {
+        st = span(map, out->size, orig, false, err);
+        buf_char(out, ' ');
+    }
+    if (!st)
+        st = span(map, out->size, orig, s->linear, err);
+    while (!st && ++s < last && s->norm < end)
+        st = span(map, out->size + (s->norm - begin), s->orig, s->linear, err);
+    buf_add(out, text + begin, end - begin);
     if (!st && buf_failed(out))
         st = cag_fail_nomem(err, "text");
     return st;

@@ -311,6 +311,74 @@ static void spm_variants(void **state)
         family(name[i]);
 }
 
+/* Random pipelines: the order of normalizer, added tokens and pre-tokenizer
+ * (make_tok_pipelines.py). */
+static void pipelines(void **state)
+{
+    cag_error err = CAG_ERROR_INIT;
+    jv *golden = NULL;
+
+    (void)state;
+    ok(jv_parse_file(DIR "pipelines.json", (size_t)1 << 24, &golden, &err),
+       &err);
+    const jv *all = jv_get(golden, "pipelines");
+    assert_true(jv_count(all) > 100);
+    for (size_t i = 0; i < jv_count(all); i++) {
+        const jv *p = jv_at(all, i);
+        const jv *base =
+            jv_get(jv_get(golden, "base"), jv_get_str(p, "base", ""));
+        jv *root = jv_copy(base);
+        struct buf text = BUF_INIT;
+        cag_tokenizer *t = NULL;
+        char name[32];
+
+        snprintf(name, sizeof name, "pipeline %zu", i);
+        apply(root, jv_get(p, "patch"));
+        jv_dump(root, &text);
+        ok(tok_from_json(text.data, text.size, name, &t, &err), &err);
+        check_all(name, p, t);
+        buf_free(&text);
+        jv_free(root);
+    }
+    jv_free(golden);
+}
+
+/* What is not known to give the library's ids is refused by both names. */
+static void refused_pairs(void **state)
+{
+    static const struct {
+        const char *normalizer, *split, *msg;
+    } cases[] = {
+        { "{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},"
+          "\"content\":\"\xe2\x96\x81\"}",
+          "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"\\\\s+\"},"
+          "\"behavior\":\"Isolated\",\"invert\":false}",
+          "normalizer Replace before pre-tokenizer Split by Regex \"\\s+\"" },
+        { "{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},"
+          "\"content\":\"\xe2\x96\x81\"}",
+          "{\"type\":\"Split\",\"pattern\":{\"String\":\" \"},"
+          "\"behavior\":\"Removed\",\"invert\":true}",
+          "normalizer Replace before inverted pre-tokenizer Split" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        cag_error err = CAG_ERROR_INIT;
+        cag_tokenizer *t = NULL;
+        struct buf text = BUF_INIT;
+
+        buf_printf(&text,
+                   "{\"normalizer\":%s,\"pre_tokenizer\":%s,\"model\":"
+                   "{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]}}",
+                   cases[i].normalizer, cases[i].split);
+        assert_int_equal(tok_from_json(text.data, text.size, "t", &t, &err),
+                         CAG_E_UNSUPPORTED);
+        if (!strstr(err.msg, cases[i].msg))
+            fail_msg("%s", err.msg);
+        buf_free(&text);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -320,6 +388,8 @@ int main(void)
         cmocka_unit_test(smollm2),
         cmocka_unit_test(byte_level_variants),
         cmocka_unit_test(spm_variants),
+        cmocka_unit_test(pipelines),
+        cmocka_unit_test(refused_pairs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
