@@ -72,6 +72,9 @@ static void summary(const struct ask_opts *o, const cag_batch_report *r)
                 (long long)r->n_resumed, (long long)r->n_generated,
                 ui_duration(t, r->seconds),
                 r->seconds > 0 ? (double)r->n_generated / r->seconds : 0.0);
+    if (r->n_withheld)
+        ui_note("%lld answers were withheld for want of evidence",
+                (long long)r->n_withheld);
 }
 
 /* Rows failed: each was a warning, which -q hides, so this is an error. */

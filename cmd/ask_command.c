@@ -55,6 +55,31 @@ static bool show_stats(struct talk *t, const char *arg, int *status)
     return true;
 }
 
+/* Of an answer that was given without --evidence it is found now. */
+static bool show_evidence(struct talk *t, const char *arg, int *status)
+{
+    struct ask_figures *f = &t->sum;
+    cag_error err = CAG_ERROR_INIT;
+    cag_ask_params p = t->o->params;
+    cag_text question = { f->question, 0, 0 }, before = { f->before, 0, 0 };
+
+    (void)arg;
+    if (!f->question) {
+        ui_note("nothing was answered yet");
+        return true;
+    }
+    question.size = strlen(f->question);
+    before.size = f->before ? strlen(f->before) : 0;
+    p.require = CAG_SUPPORT_NONE; /* it was given */
+    if (!f->last.checked &&
+        cag_answer_check(t->kb, &question, f->before ? &before : NULL, &p,
+                         &f->last, &err))
+        *status = ui_error(&err);
+    else
+        ask_print_evidence(f->last.checked);
+    return true;
+}
+
 static bool start_chat(struct talk *t, const char *arg, int *status)
 {
     cag_error err = CAG_ERROR_INIT;
@@ -74,6 +99,7 @@ static bool reset_chat(struct talk *t, const char *arg, int *status)
     if (t->chat)
         cag_chat_reset(t->chat);
     t->sum.n_used = 0;
+    ask_figures_forget(&t->sum);
     return true;
 }
 
@@ -147,6 +173,7 @@ static const struct command {
 } commands[] = {
     { "/sources", NULL, "what was read", show_sources },
     { "/stats", NULL, "figures, and room left", show_stats },
+    { "/evidence", NULL, "what the last answer stands on", show_evidence },
     { "/chat", NULL, "keep turns from now on", start_chat },
     { "/reset", NULL, "forget the turns", reset_chat },
     { "/save", "FILE", "for --continue FILE", save_chat },

@@ -12,7 +12,8 @@ struct ask_opts {
     cag_kb_opts kb;
     cag_ask_params params;
     bool json, no_stream, usage, extract, chat, no_history;
-    const char *from; /* a conversation to go on with */
+    const char *from;    /* a conversation to go on with */
+    bool evidence, grep; /* print it after an answer; as lines of grep */
     const char *log;
     /* batch */
     const char *batch, *output;
@@ -37,12 +38,23 @@ struct ask_figures {
     int64_t n_asked, n_generated;
     int64_t n_used; /* of the context, after the last answer */
     double seconds;
+    /* the last question that was answered, the one before it in the same
+     * conversation, the answer; heap, or NULL */
+    char *question, *before;
+    cag_answer last;
 };
+/* Forget the last question. */
+void ask_figures_forget(struct ask_figures *f);
 
 /* Ask one question and print the answer the way o says; returns the exit
  * status.  chat and figures may be NULL. */
 int ask_question(const struct ask_opts *o, cag_kb *kb, cag_chat *chat,
                  const char *question, size_t n, struct ask_figures *figures);
+/* Pieces, label and unsupported facts, on stderr; pieces as lines of grep, on
+ * stdout; why there is no answer: the exit status. */
+void ask_print_evidence(const cag_checked *c);
+void ask_print_grep(const cag_checked *c);
+int ask_withheld(const cag_answer *a, cag_support asked);
 /* The line of -u. */
 void ask_print_usage(const cag_kb *kb, const cag_answer *a);
 /* The first fenced code block of text, or false. */

@@ -186,6 +186,7 @@ int ask_interactive(const struct ask_opts *o, cag_kb *kb)
         putchar('\n'); /* Ctrl-D: the shell's prompt begins a line */
     if (t.tty)
         ask_read_end();
+    ask_figures_forget(&t.sum);
     cag_chat_free(t.chat);
     free(t.line);
     /* at a terminal errors were seen and answered; a script needs them */

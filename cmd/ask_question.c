@@ -94,6 +94,8 @@ void ask_print_usage(const cag_kb *kb, const cag_answer *a)
             cag_kb_kernels(kb), ui_clean(cag_kb_note(kb)));
     if (cag_kb_device_bytes(kb))
         print_device_memory(kb);
+    if (a->checked)
+        fprintf(stderr, "; evidence %.1f ms", 1000 * a->check_s);
     putc('\n', stderr);
 }
 
@@ -150,6 +152,10 @@ static int print_answer(const struct ask_opts *o, cag_kb *kb,
     if (o->json) {
         ui_put_json(stdout, row, strlen(row));
         putchar('\n');
+    } else if (o->grep) {
+        ui_put_text(stderr, a->text, a->size);
+        putc('\n', stderr);
+        ask_print_grep(a->checked);
     } else if (o->extract && ask_fenced(a->text, &block, &block_n)) {
         ui_put_text(stdout, block, block_n);
         putchar('\n');
@@ -164,17 +170,48 @@ static int print_answer(const struct ask_opts *o, cag_kb *kb,
     if (o->log && append_log(o->log, row))
         status = UI_IOERR;
     cag_free(row);
-    if (!strcmp(a->finish, "length") && !(o->json && ui.quiet))
+    if (!strcmp(a->finish, "length") && !(o->json && ui.quiet) &&
+        !(a->checked && a->checked->withheld))
         warn_cut(kb, a);
+    if (o->evidence && !o->json && !o->grep)
+        ask_print_evidence(a->checked);
+    if (o->params.require && a->refused && !status)
+        status = ask_withheld(a, o->params.require);
     if (o->usage)
         ask_print_usage(kb, a);
     return status;
 }
 
+void ask_figures_forget(struct ask_figures *f)
+{
+    cag_answer_release(&f->last);
+    free(f->question);
+    free(f->before);
+    f->question = f->before = NULL;
+}
+
+/* Keep the answer, for who asks what it stands on; takes it over.  What finds
+ * no memory is not kept. */
+static void keep(struct ask_figures *f, const char *question, size_t n,
+                 bool chat, cag_answer *a)
+{
+    char *before = chat ? f->question : NULL;
+
+    if (chat)
+        f->question = NULL;
+    ask_figures_forget(f);
+    f->before = before;
+    f->question = strndup(question, n);
+    f->last = *a;
+    if (!f->question)
+        ask_figures_forget(f);
+}
+
 int ask_question(const struct ask_opts *o, cag_kb *kb, cag_chat *chat,
                  const char *question, size_t n, struct ask_figures *figures)
 {
-    struct ask_stream s = { .off = o->no_stream || o->json || o->extract };
+    struct ask_stream s = { .off = o->no_stream || o->json || o->extract ||
+                                   o->grep };
     cag_error err = CAG_ERROR_INIT;
     cag_answer a;
     cag_status st;
@@ -203,6 +240,9 @@ int ask_question(const struct ask_opts *o, cag_kb *kb, cag_chat *chat,
         return s.failed ? UI_IOERR : ui_error(&err);
     }
     status = print_answer(o, kb, &a, &s, question, n);
-    cag_answer_release(&a);
+    if (figures)
+        keep(figures, question, n, chat != NULL, &a);
+    else
+        cag_answer_release(&a);
     return status;
 }

@@ -14,6 +14,9 @@
 
 static const char *const stales[] = { "error", "warn", "ignore", NULL };
 static const char *const verifies[] = { "header", "full", NULL };
+static const char *const evidence_formats[] = { "text", "grep", NULL };
+/* in the order of cag_support */
+static const char *const supports[] = { "none", "weak", "strong", NULL };
 /* in the order of cag_row_format */
 static const char *const formats[] = { "auto", "text", "jsonl", NULL };
 
@@ -21,11 +24,12 @@ static struct {
     const char *model, *file, *batch, *output, *log, *from;
     struct engine_cli engine;
     struct opt_list stop;
-    int stale, verify, format, parallel, top_k;
+    int stale, verify, format, parallel, top_k, evidence_format, require;
     int64_t n_predict, seed, n_ctx, max_errors, max_memory;
     double temperature, top_p, min_p;
     bool interactive, chat, resume, unordered, fail_fast, dry_run, think,
-        no_cache, no_lookup, usage, no_stream, json, extract, no_history;
+        no_cache, no_lookup, usage, no_stream, json, extract, no_history,
+        evidence;
 } o = { .top_p = 1.0, .engine.precision = CAG_PRECISION_AUTO };
 
 static const opt_spec specs[] = {
@@ -44,6 +48,8 @@ static const opt_spec specs[] = {
             "rows of a batch to FILE; --resume goes on with it"),
     OPT_FLAG('u', "usage", &o.usage, "tokens, times and memory, on stderr"),
     OPT_FLAG(0, "json", &o.json, "the answer as one JSON object"),
+    OPT_FLAG(0, "evidence", &o.evidence,
+             "the lines of the sources an answer stands on"),
     OPT_CHOICE(0, "stale", &o.stale, stales, NULL,
                "what to do when sources have changed"),
     OPT_FLAG(0, "no-cache", &o.no_cache,
@@ -61,6 +67,10 @@ static const opt_spec specs[] = {
             "rows decoded together"),
     OPT_FLAG(0, "unordered", &o.unordered, "rows as they are done"),
     OPT_FLAG(0, "dry-run", &o.dry_run, "show the prompt, or check the rows"),
+    OPT_CHOICE(0, "evidence-format", &o.evidence_format, evidence_formats, NULL,
+               "grep: path:line:text, on stdout"),
+    OPT_CHOICE(0, "require-evidence", &o.require, supports, NULL,
+               "refuse an answer with less support"),
     OPT_DOUBLE(0, "temperature", &o.temperature, 0, 100, "T", NULL,
                "0 is greedy"),
     OPT_DOUBLE(0, "top-p", &o.top_p, 0, 1, "P", NULL, "nucleus sampling"),
@@ -142,6 +152,10 @@ static void fill(struct ask_opts *a)
     a->params.n_stop = o.stop.n;
     a->params.think = o.think;
     a->params.no_draft = o.no_lookup;
+    a->params.evidence = o.evidence || o.evidence_format;
+    a->params.require = (cag_support)o.require;
+    a->evidence = a->params.evidence;
+    a->grep = o.evidence_format == 1;
     a->json = o.json;
     a->no_stream = o.no_stream;
     a->usage = o.usage;
@@ -228,6 +242,9 @@ static void check_usage(char **word)
         opt_fail("--dry-run takes one question, or --batch");
     if (o.json && o.extract)
         opt_fail("--json and -x exclude each other");
+    if (o.evidence_format == 1 && (o.json || o.extract || o.batch))
+        opt_fail("--evidence-format grep does not go with --json, -x and "
+                 "--batch");
     if (o.top_p <= 0)
         opt_fail("option '--top-p': 0 is out of range, expected more than 0");
     for (int i = 0; i < o.stop.n; i++)

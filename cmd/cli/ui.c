@@ -40,7 +40,7 @@ void ui_start(const char *tool)
 
 /* --- messages ------------------------------------------------------------ */
 
-static bool coloured(void)
+bool ui_coloured(void)
 {
     const char *no = getenv("NO_COLOR");
 
@@ -52,7 +52,7 @@ static bool coloured(void)
 /* "cag-ask: " in a colour, then the text and the end of the line */
 static void say(const char *colour, const char *label, const char *text)
 {
-    bool on = colour && coloured();
+    bool on = colour && ui_coloured();
 
     ui_progress_hide();
     ui_flush_stdout(); /* on a terminal the order is what happened */

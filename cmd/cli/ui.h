@@ -22,6 +22,7 @@ enum {
     UI_OK = 0,
     UI_NO = 1,
     UI_BATCH_ERRORS = 2,
+    UI_REFUSED = 3, /* with --require-evidence */
     UI_USAGE = 64,
     UI_DATA = 65,
     UI_NOINPUT = 66,
@@ -48,6 +49,8 @@ void ui_start(const char *tool);
 
 /* --- messages ----------------------------------------------------------- */
 
+/* Is stderr to have colours?  --color, NO_COLOR, TERM. */
+bool ui_coloured(void);
 /* Print "cag-ask: FILE:LINE:COL: message" or "cag-ask: FILE: byte N: message";
  * returns the exit status.  Silent for CAG_E_CANCELLED by a signal. */
 int ui_error(const cag_error *err);

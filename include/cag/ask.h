@@ -9,6 +9,7 @@
 #define CAG_ASK_H
 
 #include <cag/base.h>
+#include <cag/evidence.h>
 #include <cag/kvc.h>
 #include <cag/session.h>
 
@@ -98,6 +99,11 @@ typedef struct cag_ask_params {
     int n_stop;
     bool think;
     bool no_draft; /* no drafts from the knowledge: slower, the same answer */
+    bool evidence; /* fill cag_answer.checked                              */
+    /* Withhold an answer with less support: the refusal takes its place.  None
+     * of the text is given to the cag_text_fn then, since it is judged as a
+     * whole. NONE: nothing is withheld. */
+    cag_support require;
 } cag_ask_params;
 CAG_API void cag_ask_params_init_size(cag_ask_params *p, size_t size);
 static inline void cag_ask_params_init(cag_ask_params *p)
@@ -110,18 +116,20 @@ typedef struct cag_answer {
     char *text;  /* heap, NUL-terminated; valid UTF-8, trimmed of white space
                     at both ends; a stop string is not in it               */
     size_t size; /* bytes of text                                          */
-    char *reasoning;     /* heap, or NULL: what the model thought          */
-    bool refused;        /* exactly the refusal                            */
-    const char *finish;  /* "stop", "length", "cancelled"; static          */
-    int64_t n_cached;    /* prompt tokens taken from the cache ...         */
-    int64_t n_prompt;    /* ... and computed now                           */
-    int64_t n_generated; /* tokens, the one that ended it included         */
-    int64_t n_drafted;   /* drafted tokens that were tried ...             */
-    int64_t n_accepted;  /* ... and were right                             */
-    double prefill_s;    /* seconds: reading the question                  */
-    double first_s;      /* from the call to the first token               */
-    double decode_s;     /* from there to the end                          */
-    uint64_t reserved[8];
+    char *reasoning;      /* heap, or NULL: what the model thought          */
+    bool refused;         /* exactly the refusal                            */
+    const char *finish;   /* "stop", "length", "cancelled"; static          */
+    int64_t n_cached;     /* prompt tokens taken from the cache ...         */
+    int64_t n_prompt;     /* ... and computed now                           */
+    int64_t n_generated;  /* tokens, the one that ended it included         */
+    int64_t n_drafted;    /* drafted tokens that were tried ...             */
+    int64_t n_accepted;   /* ... and were right                             */
+    double prefill_s;     /* seconds: reading the question                  */
+    double first_s;       /* from the call to the first token               */
+    double decode_s;      /* from there to the end                          */
+    cag_checked *checked; /* with evidence or require; or NULL             */
+    double check_s;       /* seconds: what that took                        */
+    uint64_t reserved[6];
 } cag_answer;
 CAG_API void cag_answer_release(cag_answer *a);
 
@@ -217,6 +225,18 @@ typedef struct cag_prompt_view {
 CAG_API cag_status cag_kb_prompt(cag_kb *kb, const char *question, size_t size,
                                  bool think, cag_prompt_view *out,
                                  cag_error *err);
+
+/*
+ * Fill a->checked of an answer that was given without; with p->require, a text
+ * of less support is moved to checked->withheld and the refusal takes its
+ * place. before: the question before in a conversation, or NULL: a follow-up is
+ * understood with it.  No model is needed.  Errors: CAG_E_USAGE (checked
+ * already), CAG_E_NOMEM, CAG_E_LIMIT (more words than can be numbered).
+ */
+CAG_API cag_status cag_answer_check(cag_kb *kb, const cag_text *question,
+                                    const cag_text *before,
+                                    const cag_ask_params *p, cag_answer *a,
+                                    cag_error *err);
 
 /*
  * One line of JSON for an answer, without newline: heap, the caller's to give

@@ -56,10 +56,11 @@ typedef struct cag_batch_report {
     int64_t n_row;          /* rows read                              */
     int64_t n_ok, n_failed; /* rows put out                           */
     int64_t n_resumed;      /* of n_ok: from an earlier run           */
+    int64_t n_withheld;     /* of n_ok: for want of evidence          */
     int64_t n_generated;    /* tokens of answers computed now ...     */
     int64_t n_prompt;       /* ... and of their questions             */
     double seconds;
-    uint64_t reserved[4];
+    uint64_t reserved[3];
 } cag_batch_report;
 
 /* The next line of input without its newline, valid until the next call; NULL

@@ -5,18 +5,41 @@
 #include <string.h>
 
 #include "ask/kb.h"
+#include "ask/support.h"
 #include "ask/turn.h"
 #include "util/error.h"
 #include "util/json.h"
 #include "util/mem.h"
 #include "util/text.h"
 
+/* The caller's function, of an answer whose text is not given yet. */
+struct held_back {
+    cag_text_fn fn;
+    void *ctx;
+};
+
+static bool only_poll(void *ctx, const char *text, size_t size)
+{
+    struct held_back *h = ctx;
+
+    (void)text;
+    (void)size;
+    return h->fn(h->ctx, "", 0);
+}
+
 static cag_status run(cag_kb *kb, const cag_ids *ids, const cag_ask_params *p,
                       cag_text_fn fn, void *ctx, cag_answer *out,
                       cag_error *err)
 {
+    struct held_back held = { fn, ctx };
     struct turn t;
-    cag_status st = turn_start(&t, kb, ids->id, ids->n, p, fn, ctx, err);
+    cag_status st;
+
+    if (p->require && fn) {
+        fn = only_poll;
+        ctx = &held;
+    }
+    st = turn_start(&t, kb, ids->id, ids->n, p, fn, ctx, err);
 
     if (st)
         return st;
@@ -42,6 +65,11 @@ cag_status cag_kb_ask(cag_kb *kb, const char *question, size_t size,
                                     &ids, err);
     if (!st)
         st = run(kb, &ids, &p, fn, ctx, out, err);
+    if (!st && support_is_asked(&p)) {
+        const cag_text q = { question, size, 0 };
+
+        st = cag_answer_check(kb, &q, NULL, &p, out, err);
+    }
     cag_ids_free(&ids);
     return st;
 }
@@ -131,6 +159,32 @@ static bool add_turn(jv *messages, const char *role, const char *text,
     return false;
 }
 
+/* The last question that was answered, or NULL. */
+static const cag_text *question_before(const jv *messages, cag_text *out)
+{
+    size_t n = jv_count(messages);
+
+    if (n < 2)
+        return NULL;
+    *out = (cag_text){ 0 };
+    out->text = jv_str(jv_get(jv_at(messages, n - 2), "content"), &out->size);
+    return out->text ? out : NULL;
+}
+
+/* Check the answer to a turn that is not yet in the conversation. */
+static cag_status check_turn(cag_chat *c, const char *question, size_t size,
+                             const cag_ask_params *p, cag_answer *out,
+                             cag_error *err)
+{
+    const cag_text q = { question, size, 0 };
+    cag_text before;
+
+    if (!support_is_asked(p))
+        return CAG_OK;
+    return cag_answer_check(c->kb, &q, question_before(c->messages, &before), p,
+                            out, err);
+}
+
 cag_status cag_chat_ask(cag_chat *c, const char *question, size_t size,
                         const cag_ask_params *given, cag_text_fn fn, void *ctx,
                         cag_answer *out, cag_error *err)
@@ -163,14 +217,16 @@ cag_status cag_chat_ask(cag_chat *c, const char *question, size_t size,
     }
     if (!st)
         st = run(c->kb, &ids, &p, fn, ctx, out, err);
+    if (!st)
+        st = check_turn(c, question, size, &p, out, err);
     /* a full conversation names the way out */
     if (st == CAG_E_LIMIT && jv_count(c->messages) && err)
         st = cag_fail(err, CAG_E_LIMIT, NULL, -1,
                       "the conversation is full (%zu tokens after %zu of "
                       "knowledge, the context has %lld); /reset starts anew",
                       ids.n, c->kb->n_ids, (long long)c->kb->n_ctx);
-    /* Keep a cancelled turn only if it produced text. */
-    keep = !st || (st == CAG_E_CANCELLED && out->size > 0);
+    /* Keep a cancelled turn only if text of it was given out. */
+    keep = !st || (st == CAG_E_CANCELLED && out->size > 0 && !p.require);
     if (keep && !add_turn(turns, "assistant", out->text, out->size)) {
         keep = false;
         st = st ? st : cag_fail_nomem(err, "conversation");

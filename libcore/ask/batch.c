@@ -19,6 +19,7 @@
 #include "ask/batch_row.h"
 #include "ask/crew.h"
 #include "ask/kb.h"
+#include "ask/support.h"
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/mem.h"
@@ -64,14 +65,25 @@ static struct slot *slot_at(struct batch *b, int i)
 static cag_status complete(struct batch *b, struct slot *s, const cag_answer *a,
                            cag_error *err)
 {
+    const cag_text q = { s->row.question, s->row.size, 0 };
+    bool check = a && support_is_asked(&s->row.params);
+    cag_answer checked = { 0 };
     cag_status st = CAG_OK;
 
+    if (check)
+        st = support_check_copy(b->kb, &q, &s->row.params, a, &checked, err);
+    if (st)
+        return st;
+    if (check)
+        a = &checked;
+    b->r->n_withheld += a && a->checked && a->checked->withheld;
     if (b->jsonl_out)
         st = row_write(b->kb, &s->row, a, s->key, &s->out, err);
     else
         row_write_text(s->row.error.status ? NULL : a, &s->out);
     if (!st && buf_failed(&s->out))
         st = cag_fail_nomem(err, "row");
+    cag_answer_release(&checked);
     s->state = SLOT_DONE;
     return st;
 }
@@ -224,6 +236,10 @@ static cag_status fill(struct batch *b, cag_error *err)
             if (b->o->earlier && !b->jsonl_out)
                 return cag_fail(err, CAG_E_USAGE, b->o->name, -1,
                                 "--resume needs rows as JSON: add "
+                                "--output-format jsonl");
+            if (b->params.evidence && !b->jsonl_out && !b->o->check_only)
+                return cag_fail(err, CAG_E_USAGE, b->o->name, -1,
+                                "--evidence needs rows as JSON: add "
                                 "--output-format jsonl");
         }
         st = row_parse(&s->row, text, size, b->line, b->jsonl_in, &b->params,

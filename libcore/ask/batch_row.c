@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ask/evidence_json.h"
 #include "ask/kb.h"
 #include "ask/turn.h"
 #include "util/error.h"
@@ -19,10 +20,10 @@
 static bool is_ours(const char *key)
 {
     static const char *const ours[] = {
-        "schema",        "line",  "id",         "custom_id", "question",
-        "max_tokens",    "stop",  "answer",     "reasoning", "refused",
-        "finish_reason", "usage", "content_id", "options",   "seconds",
-        "error"
+        "schema",        "line",    "id",         "custom_id", "question",
+        "max_tokens",    "stop",    "answer",     "reasoning", "refused",
+        "finish_reason", "usage",   "content_id", "options",   "seconds",
+        "error",         "withheld"
     };
 
     for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
@@ -185,6 +186,7 @@ static bool add_answer(jv *o, const cag_kb *kb, const cag_answer *a,
     return jv_set(o, "answer", jv_new_str(a->text, a->size)) &&
            (!a->reasoning || jv_set_str(o, "reasoning", a->reasoning)) &&
            jv_set_bool(o, "refused", a->refused) &&
+           (!a->checked || evidence_json_add(o, a->checked)) &&
            jv_set_str(o, "finish_reason", a->finish) &&
            add_usage(o, a, drafts) &&
            jv_set_str(o, "content_id", info->content_id) &&
@@ -192,7 +194,7 @@ static bool add_answer(jv *o, const cag_kb *kb, const cag_answer *a,
            jv_set_real(o, "seconds", round_ms(a->first_s + a->decode_s));
 }
 
-static bool copy_fields(jv *o, const jv *input)
+static bool copy_fields(jv *o, const jv *input, bool checked)
 {
     if (jv_type(input) != JV_OBJECT)
         return true;
@@ -200,7 +202,8 @@ static bool copy_fields(jv *o, const jv *input)
         size_t n;
         const char *k = jv_iter_key(it, &n);
 
-        if (!is_ours(k) && !jv_set(o, k, jv_copy(jv_iter_value(it))))
+        if (!is_ours(k) && !(checked && evidence_json_has(k)) &&
+            !jv_set(o, k, jv_copy(jv_iter_value(it))))
             return false;
     }
     return true;
@@ -244,7 +247,7 @@ cag_status row_write(const cag_kb *kb, const struct row *r, const cag_answer *a,
     if (ok)
         ok = r->error.status ? set_error(o, r->error.msg)
                              : add_answer(o, kb, a, key, false);
-    ok = ok && copy_fields(o, in);
+    ok = ok && copy_fields(o, in, a && a->checked);
     if (ok) {
         jv_dump(o, out);
         buf_char(out, '\n');
@@ -258,13 +261,16 @@ bool row_read_answer(const jv *row, cag_answer *a)
     const jv *usage = jv_get(row, "usage");
     const char *text, *why = jv_get_str(row, "reasoning", NULL);
     const char *finish = jv_get_str(row, "finish_reason", "");
+    bool withheld; /* the answer itself is kept, and is judged again */
 
     memset(a, 0, sizeof *a);
-    text = jv_str(jv_get(row, "answer"), &a->size);
+    withheld = !strcmp(jv_get_str(row, "by", ""), "evidence") &&
+               jv_get(row, "withheld");
+    text = jv_str(jv_get(row, withheld ? "withheld" : "answer"), &a->size);
     if (jv_get(row, "error") || !text || !usage)
         return false;
     a->finish = !strcmp(finish, "length") ? "length" : "stop";
-    a->refused = jv_get_bool(row, "refused", false);
+    a->refused = !withheld && jv_get_bool(row, "refused", false);
     a->n_cached = jv_get_int(usage, "cached_tokens", 0);
     a->n_prompt = jv_get_int(usage, "prompt_tokens", 0) - a->n_cached;
     a->n_generated = jv_get_int(usage, "generated_tokens", 0);

@@ -7,6 +7,7 @@
 
 #include "ask/words.h"
 #include "util/mem.h"
+#include "util/text.h"
 
 /* ---------------------------------------------------------- asked words */
 
@@ -188,19 +189,101 @@ static void choose(const struct evidence_index *ix, const double *score,
                    struct evidence_found *out)
 {
     while (out->n_window < EVIDENCE_MAX) {
-        struct evidence_window best = { 0, 0, 0 };
+        struct evidence_window best = { 0, 0, 0, 0, 0 };
 
         for (size_t i = 0; i < ix->n_window; i++) {
             const struct index_window *w = &ix->window[i];
             uint32_t last = w->line[w->n - 1];
 
             if (score[i] > best.score && !overlaps(out, w->line[0], last))
-                best = (struct evidence_window){ w->line[0], last, score[i] };
+                best = (struct evidence_window){ .first = w->line[0],
+                                                 .last = last,
+                                                 .score = score[i] };
         }
         if (best.score <= 0)
             break;
         out->window[out->n_window++] = best;
     }
+}
+
+static uint64_t line_end(const struct evidence_index *ix, uint32_t line)
+{
+    return ix->line[line].off + ix->line[line].size;
+}
+
+/* The sentence of a window that covers most; the first at equal cover. */
+static const struct index_sentence *
+best_sentence(struct terms *t, const struct evidence_window *w)
+{
+    const struct evidence_index *ix = t->ix;
+    const struct index_sentence *best = NULL;
+    double most = -1;
+
+    for (size_t i = 0; i < ix->n_sentence; i++) {
+        const struct index_sentence *s = &ix->sentence[i];
+        double sum[2];
+
+        if (s->last < w->first || s->line > w->last)
+            continue;
+        place(t, sum);
+        add_range(t, s->word, s->end, sum);
+        if (sum[0] + sum[1] > most) {
+            most = sum[0] + sum[1];
+            best = s;
+        }
+    }
+    return best;
+}
+
+static double weight_of(struct terms *t, uint32_t first, uint32_t last)
+{
+    double sum[2];
+
+    place(t, sum);
+    add_range(t, t->ix->line[first].word, t->ix->line[last + 1].word, sum);
+    return sum[0] + sum[1];
+}
+
+/* Lines at the ends without which the window has the same words. */
+static void trim(struct terms *t, struct evidence_window *w)
+{
+    /* sums of another order differ in the last bits */
+    double all = weight_of(t, w->first, w->last) - 1e-9;
+
+    while (w->first < w->last && weight_of(t, w->first + 1, w->last) >= all)
+        w->first++;
+    while (w->first < w->last && weight_of(t, w->first, w->last - 1) >= all)
+        w->last--;
+}
+
+static void narrow(struct terms *t, struct evidence_window *w)
+{
+    const struct evidence_index *ix = t->ix;
+    const struct index_sentence *s;
+    const char *text = ix->text[ix->line[w->first].source].text;
+
+    trim(t, w);
+    w->from = ix->line[w->first].off;
+    w->to = line_end(ix, w->last);
+    if (w->to - w->from <= EVIDENCE_BYTES || !(s = best_sentence(t, w)))
+        return;
+    w->first = s->line > w->first ? s->line : w->first;
+    w->last = s->last < w->last ? s->last : w->last;
+    w->from = ix->line[w->first].off;
+    w->to = line_end(ix, w->last);
+    if (w->to - w->from <= EVIDENCE_BYTES)
+        return;
+    w->from = s->from > w->from ? s->from : w->from;
+    w->to = s->to < w->to ? s->to : w->to;
+    if (w->to - w->from > EVIDENCE_BYTES)
+        w->to = w->from + utf8_complete(text + w->from, EVIDENCE_BYTES);
+    while (ix->line[w->first + 1].source == ix->line[w->first].source &&
+           ix->line[w->first + 1].off <= w->from)
+        w->first++;
+    while (w->last > w->first && ix->line[w->last].off >= w->to)
+        w->last--;
+    if (w->to > line_end(ix, w->last)) /* it ends within a line's end */
+        w->to = line_end(ix, w->last);
 }
 
 static cag_status find(const struct evidence_index *ix,
@@ -219,6 +302,8 @@ static cag_status find(const struct evidence_index *ix,
         out->q2n = cover_sentences(&t, line);
         score_windows(&t, line, score);
         choose(ix, score, out);
+        for (int i = 0; i < out->n_window; i++)
+            narrow(&t, &out->window[i]);
     }
     mem_free(line);
     mem_free(score);

@@ -202,6 +202,7 @@ void cag_kb_close(cag_kb *kb)
         return;
     cag_prefix_free(kb->prefix);
     cag_engine_free(kb->engine);
+    evidence_base_free(kb->evidence);
     prompt_tail_release(&kb->tail);
     cag_model_close(kb->model);
     cag_kvc_close(kb->kvc);

@@ -6,6 +6,7 @@
 
 #include <cag/ask.h>
 
+#include "ask/evidence_base.h"
 #include "prompt/prompt.h"
 
 struct cag_kb {
@@ -20,6 +21,7 @@ struct cag_kb {
     int64_t n_ctx;
     int n_vocab;
     int n_unseen;
+    struct evidence_base *evidence; /* from the first check on, or NULL */
     double load_s;
     bool no_cache;
     cag_places places;

@@ -44,6 +44,8 @@ cag_status turn_params(cag_ask_params *own, const cag_ask_params *given,
         what = "top_p must be above 0, to 1";
     else if (!(s->min_p >= 0 && s->min_p <= 1))
         what = "min_p must be from 0 to 1";
+    else if ((unsigned)own->require > CAG_SUPPORT_STRONG)
+        what = "require is none of cag_support";
     for (int i = 0; !what && i < own->n_stop; i++)
         if (!own->stop[i] || !own->stop[i][0])
             what = "a stop string is empty";
@@ -294,11 +296,4 @@ void turn_release(struct turn *t)
     cag_session_free(t->session);
     t->sampler = NULL;
     t->session = NULL;
-}
-
-void cag_answer_release(cag_answer *a)
-{
-    mem_free(a->text);
-    mem_free(a->reasoning);
-    memset(a, 0, sizeof *a);
 }

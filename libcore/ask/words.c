@@ -265,6 +265,22 @@ cag_status words_each(const char *s, size_t n, word_fn fn, void *ctx,
     return st;
 }
 
+bool words_may_cut(const char *s, size_t n, size_t i)
+{
+    size_t before = i, len;
+    uint32_t cp;
+
+    if (i == 0 || i >= n)
+        return true;
+    if ((s[i] & 0xC0) == 0x80)
+        return false;
+    do
+        before--;
+    while (before && (s[before] & 0xC0) == 0x80);
+    return kind_at(s, n, before, &cp, &len) != K_WORD ||
+           kind_at(s, n, i, &cp, &len) != K_WORD;
+}
+
 /* -------------------------------------------------------------- sentences */
 
 static bool is_line_blank(const char *s, size_t n)

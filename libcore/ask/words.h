@@ -37,6 +37,9 @@ typedef cag_status (*word_fn)(void *ctx, const struct word *w, cag_error *err);
 cag_status words_each(const char *s, size_t n, word_fn fn, void *ctx,
                       cag_error *err);
 
+/* May s be cut at byte i without cutting a word or a character? */
+bool words_may_cut(const char *s, size_t n, size_t i);
+
 /*
  * Bytes of the first sentence of s, white space included; n > 0.  A sentence
  * ends at . ! ? : before a blank, at a full stop of other scripts, at a blank

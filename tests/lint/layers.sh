@@ -7,7 +7,7 @@ my %may = (      # directory -> what "..." and <cag...> may begin with
     "cmd/cli"              => [qw(cmd/cli/ cag)],
     "include"              => [qw(cag/)],
     "include/cag"          => [map { "cag/$_." }
-                                qw(ask backend base batch build error kvc
+                                qw(ask backend base batch build error evidence kvc
                                    manifest model session show tokenizer)],
     "include/cag/tool"     => [qw(cag/)],
     "kernels"              => [qw(kernels/)],

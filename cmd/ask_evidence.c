@@ -1,0 +1,110 @@
+/*
+ * ask_evidence.c - what an answer stands on, for people on stderr, or as
+ * "path:line:text" on stdout for grep's readers: editors, pipes.
+ *
+ * Text is the source's, byte for byte; a line after the first of a piece
+ * stands four blanks in.  On a terminal control characters are replaced.
+ */
+#include <string.h>
+
+#include "cmd/ask_common.h"
+#include "cmd/cli/ui.h"
+
+#define PLACE "\033[35m"
+#define LABEL "\033[1;32m"
+#define PLAIN "\033[0m"
+
+static const char *piece_file(const cag_piece *p)
+{
+    return ui_clean(p->file ? p->file : p->source);
+}
+
+/* Why the lines may not be found in the file of today; or "". */
+static const char *remark(const cag_piece *p)
+{
+    if (p->state == CAG_SOURCE_CHANGED)
+        return " (changed since)";
+    if (p->state == CAG_SOURCE_MISSING)
+        return " (missing now)";
+    if (p->state == CAG_SOURCE_PIPE)
+        return " (from a pipe)";
+    return p->filtered ? " (text of its filter)" : "";
+}
+
+/* The length of the line of text at i, without its end; *next follows it. */
+static size_t line_at(const cag_piece *p, size_t i, size_t *next)
+{
+    const char *nl = memchr(p->text + i, '\n', p->size - i);
+    size_t n = nl ? (size_t)(nl - p->text) - i : p->size - i;
+
+    *next = i + n + 1;
+    return n && p->text[i + n - 1] == '\r' ? n - 1 : n;
+}
+
+static void print_piece(const cag_piece *p, bool colour)
+{
+    size_t next;
+
+    fprintf(stderr, "%s%s:%lld", colour ? PLACE : "", piece_file(p),
+            (long long)p->line_from);
+    if (p->line_to > p->line_from)
+        fprintf(stderr, "-%lld", (long long)p->line_to);
+    fprintf(stderr, "%s%s:", colour ? PLAIN : "", remark(p));
+    for (size_t i = 0; i < p->size; i = next) {
+        size_t n = line_at(p, i, &next);
+
+        fputs(i ? "    " : " ", stderr);
+        ui_put_text(stderr, p->text + i, n);
+        putc('\n', stderr);
+    }
+}
+
+void ask_print_evidence(const cag_checked *c)
+{
+    bool colour = ui_coloured();
+
+    ui_flush_stdout(); /* on a terminal the answer comes first */
+    for (int i = 0; i < c->n_evidence; i++)
+        print_piece(&c->evidence[i].at, colour);
+    fprintf(stderr, "%ssupport:%s %s\n", colour ? LABEL : "",
+            colour ? PLAIN : "", cag_support_name(c->support));
+    for (int i = 0; i < c->n_unsupported; i++) {
+        fputs(i ? ", " : "unsupported: ", stderr);
+        ui_put_text(stderr, c->unsupported[i], strlen(c->unsupported[i]));
+    }
+    if (c->n_unsupported)
+        putc('\n', stderr);
+}
+
+void ask_print_grep(const cag_checked *c)
+{
+    for (int k = 0; k < c->n_evidence; k++) {
+        const cag_piece *p = &c->evidence[k].at;
+        int64_t line = p->line_from;
+        size_t next;
+
+        if (*remark(p))
+            ui_warn("%s%s: its lines are those of the cached text",
+                    piece_file(p), remark(p));
+        for (size_t i = 0; i < p->size; i = next, line++) {
+            size_t n = line_at(p, i, &next);
+
+            if (!n)
+                continue;
+            printf("%s:%lld:", piece_file(p), (long long)line);
+            ui_put_text(stdout, p->text + i, n);
+            putchar('\n');
+        }
+    }
+}
+
+int ask_withheld(const cag_answer *a, cag_support asked)
+{
+    const cag_checked *c = a->checked;
+
+    if (c->withheld)
+        ui_note("an answer was withheld: its support is %s, asked for is %s "
+                "(--json shows it)",
+                cag_support_name(c->support), cag_support_name(asked));
+    return UI_REFUSED;
+}

@@ -1,0 +1,16 @@
+/*
+ * evidence_json.h - what was found about an answer, as members of its row.
+ */
+#ifndef ASK_EVIDENCE_JSON_H
+#define ASK_EVIDENCE_JSON_H
+
+#include <cag/evidence.h>
+
+#include "util/json.h"
+
+/* false when out of memory. */
+bool evidence_json_add(jv *row, const cag_checked *c);
+/* Is it a member that evidence_json_add writes? */
+bool evidence_json_has(const char *key);
+
+#endif

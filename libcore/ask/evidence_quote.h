@@ -1,0 +1,25 @@
+/*
+ * evidence_quote.h - runs of an answer that stand in the knowledge word for
+ * word.
+ *
+ * A quote is six or more tokens, cut at words and not begun by a stop, that
+ * stand in one source; white space of any kind and length is one blank on both
+ * sides, so that a wrapped line of the source is found in an answer that is not
+ * wrapped.  From left to right the longest run is taken; at equal length its
+ * first place.
+ */
+#ifndef ASK_EVIDENCE_QUOTE_H
+#define ASK_EVIDENCE_QUOTE_H
+
+#include <cag/tokenizer.h>
+
+#include "ask/evidence_base.h"
+
+#define QUOTE_TOKENS 6
+
+/* *out: [*n] heap, NULL if there is none.  CAG_E_NOMEM. */
+cag_status evidence_quotes(struct evidence_base *b, const cag_tokenizer *tok,
+                           const char *answer, size_t size, cag_quote **out,
+                           int *n, cag_error *err);
+
+#endif

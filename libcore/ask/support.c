@@ -1,0 +1,164 @@
+/*
+ * support.c - see support.h.
+ */
+#include "ask/support.h"
+
+#include <string.h>
+
+#include "ask/evidence.h"
+#include "ask/evidence_base.h"
+#include "ask/evidence_quote.h"
+#include "ask/kb.h"
+#include "ask/support_facts.h"
+#include "ask/turn.h"
+#include "util/clock.h"
+#include "util/mem.h"
+
+const char *cag_support_name(cag_support s)
+{
+    static const char *const name[] = { "none", "weak", "strong" };
+
+    return name[s];
+}
+
+static cag_status fill_evidence(struct evidence_base *b,
+                                const struct evidence_found *f, cag_checked *c,
+                                cag_error *err)
+{
+    cag_status st = CAG_OK;
+
+    c->evidence = mem_alloc_array((size_t)f->n_window + 1, sizeof *c->evidence);
+    if (!c->evidence)
+        return cag_fail_nomem(err, "evidence");
+    for (int i = 0; i < f->n_window && !st; i++) {
+        const struct evidence_window *w = &f->window[i];
+        cag_evidence *e = &c->evidence[c->n_evidence++];
+
+        e->score = w->score;
+        st = evidence_base_piece(b, b->index->line[w->first].source, w->from,
+                                 w->to, &e->at, err);
+    }
+    return st;
+}
+
+/* A refusal says nothing: its lines are those the question points to. */
+static cag_status examine(cag_kb *kb, const cag_text *question,
+                          const cag_text *before, const cag_answer *a,
+                          cag_checked *c, cag_error *err)
+{
+    struct evidence_base *b = kb->evidence;
+    const cag_text known[2] = { *question, before ? *before : (cag_text){ 0 } };
+    struct evidence_asked asked = { .question = question->text,
+                                    .n_question = question->size,
+                                    .before = known[1].text,
+                                    .n_before = known[1].size,
+                                    .answer = a->text,
+                                    .n_answer = a->refused ? 0 : a->size };
+    bool cut = !strcmp(a->finish, "length");
+    struct evidence_found f;
+    cag_status st = evidence_find(b->index, &asked, &f, err);
+
+    if (!st)
+        st = fill_evidence(b, &f, c, err);
+    if (!st && !a->refused)
+        st = evidence_quotes(b, kb->tok, a->text, a->size, &c->quote,
+                             &c->n_quote, err);
+    if (!st && !a->refused)
+        st = support_unknown_facts(b, a->text, a->size, cut, known,
+                                   &c->unsupported, &c->n_unsupported, err);
+    if (st)
+        return st;
+    c->score = f.q2n;
+    c->support = !a->refused && f.q2n >= CAG_SUPPORT_SCORE && !c->n_unsupported
+                     ? CAG_SUPPORT_STRONG
+                     : CAG_SUPPORT_NONE;
+    c->refused_by = a->refused ? "model" : NULL;
+    return CAG_OK;
+}
+
+static void release(cag_checked *c)
+{
+    if (!c)
+        return;
+    mem_free(c->evidence);
+    mem_free(c->quote);
+    support_facts_free(c->unsupported, c->n_unsupported);
+    mem_free(c->withheld);
+    mem_free(c);
+}
+
+void cag_answer_release(cag_answer *a)
+{
+    mem_free(a->text);
+    mem_free(a->reasoning);
+    release(a->checked);
+    memset(a, 0, sizeof *a);
+}
+
+static cag_status withhold(const cag_kb *kb, cag_answer *a, cag_error *err)
+{
+    const char *refusal = kb->tail.refusal ? kb->tail.refusal : PROMPT_REFUSAL;
+    char *text = mem_strdup(refusal);
+
+    if (!text)
+        return cag_fail_nomem(err, "refusal");
+    a->checked->withheld = a->text;
+    a->checked->n_withheld = a->size;
+    a->checked->refused_by = "evidence";
+    a->text = text;
+    a->size = strlen(text);
+    a->refused = true;
+    return CAG_OK;
+}
+
+cag_status cag_answer_check(cag_kb *kb, const cag_text *question,
+                            const cag_text *before, const cag_ask_params *given,
+                            cag_answer *a, cag_error *err)
+{
+    double start = clock_s();
+    cag_ask_params p;
+    cag_checked *c;
+    cag_status st = turn_params(&p, given, err);
+
+    if (st)
+        return st;
+    if (a->checked)
+        return cag_fail(err, CAG_E_USAGE, NULL, -1,
+                        "the answer is checked already");
+    if (!kb->evidence)
+        st = evidence_base_new(kb->kvc, &kb->evidence, err);
+    if (st)
+        return st;
+    c = mem_zalloc(sizeof *c);
+    if (!c)
+        return cag_fail_nomem(err, "evidence");
+    st = examine(kb, question, before, a, c, err);
+    if (st) {
+        release(c);
+        return st;
+    }
+    a->checked = c;
+    if (!a->refused && c->support < p.require)
+        st = withhold(kb, a, err);
+    a->check_s = clock_s() - start;
+    return st;
+}
+
+cag_status support_check_copy(cag_kb *kb, const cag_text *question,
+                              const cag_ask_params *p, const cag_answer *a,
+                              cag_answer *out, cag_error *err)
+{
+    cag_status st = CAG_OK;
+
+    *out = *a;
+    out->checked = NULL;
+    out->text = mem_strndup(a->text, a->size);
+    out->reasoning = a->reasoning ? mem_strdup(a->reasoning) : NULL;
+    if (!out->text || (a->reasoning && !out->reasoning))
+        st = cag_fail_nomem(err, "answer");
+    if (!st)
+        st = cag_answer_check(kb, question, NULL, p, out, err);
+    if (st)
+        cag_answer_release(out);
+    return st;
+}
