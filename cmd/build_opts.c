@@ -98,6 +98,8 @@ const opt_spec build_specs[] = {
              "refuse a build that needs more"),
     OPT_STR(0, "depfile", &cli.depfile, "FILE", NULL,
             "write a make rule naming every source"),
+    OPT_FLAG(0, "allow-outside", &cli.allow_outside,
+             "--refresh: read sources outside the cache's directory"),
     OPT_FLAG(0, "keep-mtime", &cli.keep_mtime,
              "leave the time of a fresh file alone"),
     OPT_FLAG(0, "checkpoint", &cli.checkpoint,
@@ -379,6 +381,9 @@ int build_fill(cag_build_opts *b, const cag_manifest *m)
     b->engine.pass_rows = cli.chunk;
     b->force = cli.force;
     b->keep_mtime = cli.keep_mtime;
+    b->allow_outside = cli.allow_outside;
+    if (cli.allow_outside && !cli.refresh)
+        opt_fail("--allow-outside belongs to --refresh");
     b->checkpoint = cli.checkpoint;
     b->checkpoint_s = cli.checkpoint_s;
     b->verify_full = cli.verify == 1;

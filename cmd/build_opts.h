@@ -18,7 +18,8 @@ struct build_cli {
     int64_t n_ctx, reserve, max_memory;
     double lock_timeout, checkpoint_s, max_loss;
     struct opt_list include, exclude;
-    bool checkpoint, force, check, keep_mtime, dry_run, refresh, json;
+    bool checkpoint, force, check, keep_mtime, dry_run, refresh, json,
+        allow_outside;
 };
 extern struct build_cli cli;
 extern const opt_spec build_specs[];

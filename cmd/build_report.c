@@ -320,7 +320,7 @@ void report_plan(const cag_build_report *r, bool json)
 }
 
 static void json_check(const char *path, const char *state,
-                       const cag_check_report *r)
+                       const cag_check_report *r, const cag_error *err)
 {
     struct ui_json j;
 
@@ -341,6 +341,7 @@ static void json_check(const char *path, const char *state,
         ui_json_str(&j, NULL, r->unseen[i]);
     ui_json_end(&j);
     ui_json_str(&j, "rebuild", r->rebuild);
+    ui_json_str(&j, "error", err->status ? err->msg : NULL);
     ui_json_end(&j);
 }
 
@@ -364,17 +365,22 @@ int report_check(const char *path, const cag_places *places, bool verify_full,
 
     if (!st)
         st = cag_check(k, places, &hooks, verify_full, &r, &err);
-    if (json && k)
+    if (json)
         json_check(path,
-                   !st                   ? "fresh"
-                   : st == CAG_E_STALE   ? "stale"
-                   : st == CAG_E_MISSING ? "unseen"
-                                         : "unusable",
-                   &r);
+                   !st                        ? "fresh"
+                   : st == CAG_E_STALE        ? "stale"
+                   : st == CAG_E_MISSING && k ? "unseen"
+                   : st == CAG_E_MISSING      ? "missing"
+                   : st == CAG_E_CORRUPT      ? "damaged"
+                                              : "unusable",
+                   &r, &err);
     for (int i = 0; i < r.n_reason; i++)
         ui_note("%s: stale: %s", ui_clean(path), ui_clean(r.reason[i]));
     for (int i = 0; i < r.n_unseen; i++)
         ui_note("%s: not seen: %s", ui_clean(path), ui_clean(r.unseen[i]));
+    if (r.model_unseen)
+        ui_note("%s: not seen: %s", ui_clean(path), ui_clean(r.model_unseen));
+    ui_progress_end();
     if (st == CAG_E_STALE)
         ui_note("rebuild: %s", r.rebuild);
     if (!st)

@@ -67,6 +67,10 @@ typedef struct cag_build_opts {
     /* Patterns as in gitignore(5), NULL-terminated, or NULL: what directories
      * take in place of text files; what directories and patterns leave out. */
     const char *const *include, *const *exclude;
+    /* A real directory below which all sources lie, links followed, else
+     * CAG_E_USAGE; or NULL.  Set by cag_refresh, unless allow_outside. */
+    const char *below;
+    bool allow_outside; /* cag_refresh: read what the cache names anywhere */
 } cag_build_opts;
 CAG_API void cag_build_opts_init_size(cag_build_opts *o, size_t size);
 static inline void cag_build_opts_init(cag_build_opts *o)
@@ -145,7 +149,8 @@ typedef struct cag_check_report {
     int n_source;
     bool model_seen;
     char *rebuild; /* heap: the command that rebuilds it                   */
-    uint64_t reserved[4];
+    char *model_unseen; /* heap: which model is not there, or NULL         */
+    uint64_t reserved[3];
 } cag_check_report;
 CAG_API void cag_check_report_release(cag_check_report *r);
 
@@ -153,7 +158,8 @@ CAG_API void cag_check_report_release(cag_check_report *r);
  * Compare a cache with its sources and, where found, its model on disk.
  * CAG_OK fresh, CAG_E_STALE with reasons, CAG_E_MISSING if nothing differs
  * but something could not be seen; other errors when the cache itself is
- * unusable.  places and hooks may be NULL.
+ * unusable.  verify_full reads every byte of it first (CAG_E_CORRUPT) and
+ * hashes what is remembered.  places and hooks may be NULL.
  */
 CAG_API cag_status cag_check(const cag_kvc *k, const cag_places *places,
                              const cag_hooks *hooks, bool verify_full,

@@ -119,7 +119,7 @@ CAG_API void cag_kvc_get_section(const cag_kvc *k, int i, cag_kvc_section *out);
  * chunk, padding, reserved bits, exact length.  progress may be NULL; it
  * returns false to cancel.
  */
-CAG_API cag_status cag_kvc_verify(cag_kvc *k, int n_thread,
+CAG_API cag_status cag_kvc_verify(const cag_kvc *k, int n_thread,
                                   cag_progress_fn progress, void *ctx,
                                   cag_error *err);
 

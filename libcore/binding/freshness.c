@@ -2,9 +2,10 @@
  * freshness.c - does a cache still fit what it was made from?
  *
  * Sources are always hashed (they fit a context, so it costs a millisecond);
- * a time stamp never decides.  A source that is absent while others are
- * there was deleted: the cache is stale.  When none can be seen, the cache
- * was carried to another machine: that is said, and is not staleness.
+ * a time stamp never decides.  A source that is absent while others, or the
+ * directory it was in, are there was deleted: the cache is stale.  When none
+ * can be seen, the cache was carried to another machine: that is said, and is
+ * not staleness.  Files are read to compare their digests and for nothing else.
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -17,6 +18,7 @@
 #include "model/model.h"
 #include "binding/freshness.h"
 #include "binding/model_files.h"
+#include "binding/rebuild_hint.h"
 #include "source/source_path.h"
 #include "util/note.h"
 #include "binding/record.h"
@@ -27,6 +29,7 @@
 
 struct check {
     const cag_kvc *k;
+    bool lost; /* a source that was named itself is gone */
     cag_check_report *r;
     struct fingerprint_memory mem;
     char *dir;     /* of the .kvc */
@@ -77,6 +80,16 @@ static cag_status unseen(struct check *c, cag_error *err, const char *what,
     return add(&c->r->unseen, &c->r->n_unseen, err, "%s: %s", what, why);
 }
 
+static cag_status model_unseen(struct check *c, const char *name,
+                               cag_error *err)
+{
+    struct buf b = BUF_INIT;
+
+    buf_printf(&b, "%s: the model is not there", name);
+    c->r->model_unseen = buf_detach(&b, NULL);
+    return c->r->model_unseen ? CAG_OK : cag_fail_nomem(err, "check report");
+}
+
 enum seen { SEEN_EQUAL, SEEN_DIFFERENT, SEEN_ABSENT, SEEN_NOT };
 
 static cag_status look(struct check *c, const cag_kvc_source *s,
@@ -110,6 +123,47 @@ static cag_status look(struct check *c, const cag_kvc_source *s,
     return st;
 }
 
+/* Does every part of rel lead up? */
+static bool leads_up(const char *rel)
+{
+    for (;; rel += strspn(rel, "/")) {
+        size_t n = strcspn(rel, "/");
+
+        if (n > 2 || strspn(rel, ".") < n)
+            return false;
+        rel += n;
+        if (!*rel)
+            return true;
+    }
+}
+
+/*
+ * Is the directory there that a source was found in, so that it is deleted and
+ * not merely elsewhere?  The cache's own directory and those above it are there
+ * wherever the cache was carried to; they count where the lock of its build
+ * lies beside it.
+ */
+static bool place_is_there(const struct check *c, const cag_kvc_source *s)
+{
+    struct buf lock = BUF_INIT;
+    char *dir = s->group ? file_join(c->dir, s->group) : NULL;
+    char *rel =
+        dir && file_is_dir(dir) ? mem_strdup(s->group) : file_dirname(s->path);
+    char *place = rel ? file_join(c->dir, rel) : NULL;
+    bool there = place && file_is_dir(place);
+
+    if (there && leads_up(rel)) {
+        buf_str(&lock, cag_kvc_get_info(c->k)->path);
+        buf_str(&lock, ".lock");
+        there = !buf_failed(&lock) && file_exists(lock.data);
+        buf_free(&lock);
+    }
+    mem_free(place);
+    mem_free(rel);
+    mem_free(dir);
+    return there;
+}
+
 static cag_status check_sources(struct check *c, cag_error *err)
 {
     int n = cag_kvc_get_info(c->k)->n_source, n_seen = 0;
@@ -128,14 +182,17 @@ static cag_status check_sources(struct check *c, cag_error *err)
     }
     for (int i = 0; i < n && !st; i++) {
         const cag_kvc_source *s = cag_kvc_get_source(c->k, i);
+        bool gone = seen[i] == SEEN_ABSENT && s->path &&
+                    (n_seen || place_is_there(c, s));
 
+        c->lost = c->lost || (gone && !s->group);
         if (!s->path)
             st = unseen(c, err, s->name,
                         "came from a pipe, cannot be "
                         "checked");
         else if (seen[i] == SEEN_DIFFERENT)
             st = stale(c, err, s->path, "changed");
-        else if (seen[i] == SEEN_ABSENT && n_seen)
+        else if (gone)
             st = stale(c, err, s->path, "deleted or renamed");
         else if (seen[i] == SEEN_ABSENT || seen[i] == SEEN_NOT)
             st =
@@ -223,7 +280,7 @@ static cag_status check_model(struct check *c, const cag_places *places,
     if (st == CAG_E_NOMEM)
         return cag_error_copy(err, &why);
     if (st)
-        return CAG_OK; /* not on this machine: not what is asked */
+        return model_unseen(c, info->model_name, err);
     other = other_size(path, recorded);
     if (!other)
         st = model_files_list(path, &c->mem, &now, &why);
@@ -241,43 +298,6 @@ static cag_status check_model(struct check *c, const cag_places *places,
     model_files_release(&now);
     mem_free(path);
     return st;
-}
-
-/* What to type: --refresh, where everything needed is recorded. */
-static char *rebuild_command(const cag_kvc *k, bool filtered)
-{
-    static const char plain[] =
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-        "._/+,@%-";
-    const cag_kvc_info *info = cag_kvc_get_info(k);
-    const char *p = info->path;
-    struct buf b = BUF_INIT;
-
-    for (int i = 0; i < info->n_source; i++) {
-        const cag_kvc_source *s = cag_kvc_get_source(k, i);
-
-        if (!s->path)
-            return mem_strdup("the cag-build that made it, since a pipe "
-                              "cannot be read again");
-    }
-    if (filtered)
-        return mem_strdup("cag-build --manifest with its manifest, since "
-                          "a recorded filter is not run");
-    buf_str(&b, "cag-build --refresh ");
-    if (*p == '-')
-        buf_str(&b, "-- ");
-    if (*p && !p[strspn(p, plain)]) {
-        buf_str(&b, p);
-        return buf_detach(&b, NULL);
-    }
-    buf_char(&b, '\'');
-    for (; *p; p++)
-        if (*p == '\'')
-            buf_str(&b, "'\\''");
-        else
-            buf_char(&b, *p);
-    buf_char(&b, '\'');
-    return buf_detach(&b, NULL);
 }
 
 static cag_status check_all(const cag_kvc *k, const cag_places *places,
@@ -308,7 +328,7 @@ static cag_status check_all(const cag_kvc *k, const cag_places *places,
     mem_free(c.dir);
     if (st)
         return st;
-    r->rebuild = rebuild_command(k, c.filtered);
+    r->rebuild = rebuild_hint(k, c.filtered, c.lost);
     if (!r->rebuild)
         return cag_fail_nomem(err, "check report");
     if (r->n_reason)
@@ -320,6 +340,9 @@ static cag_status check_all(const cag_kvc *k, const cag_places *places,
                         "%d of %d sources could not be checked: %s%s",
                         r->n_unseen, r->n_source, r->unseen[0],
                         r->n_unseen > 1 ? " (and more)" : "");
+    if (r->model_unseen)
+        return cag_fail(err, CAG_E_MISSING, cag_kvc_get_info(k)->path, -1,
+                        "could not be checked: %s", r->model_unseen);
     return CAG_OK;
 }
 
@@ -330,6 +353,9 @@ cag_status cag_check(const cag_kvc *k, const cag_places *places,
     cag_status st = kvc_refuse_checkpoint(k, err);
 
     memset(r, 0, sizeof *r);
+    if (!st && verify_full)
+        st = cag_kvc_verify(k, 0, hooks ? hooks->progress : NULL,
+                            hooks ? hooks->ctx : NULL, err);
     return st ? st : check_all(k, places, hooks, verify_full, true, r, err);
 }
 
@@ -347,6 +373,7 @@ void cag_check_report_release(cag_check_report *r)
     for (int i = 0; i < r->n_unseen; i++)
         mem_free(r->unseen[i]);
     mem_free(r->rebuild);
+    mem_free(r->model_unseen);
     mem_free(r->reason);
     mem_free(r->unseen);
     memset(r, 0, sizeof *r);

@@ -171,8 +171,8 @@ static cag_status import(struct build_job *j, cag_session *s,
     if (why.status != CAG_E_CORRUPT)
         return cag_error_copy(err, &why);
     note(&j->o->hooks, CAG_NOTE_WARN,
-         "%s: is damaged (%s); its tokens are computed anew",
-         cag_kvc_get_info(from)->path, why.msg);
+         "%s: is damaged (%.*s); its tokens are computed anew",
+         cag_kvc_get_info(from)->path, (int)strcspn(why.msg, ";"), why.msg);
     *keep = 0;
     return CAG_OK;
 }
@@ -184,7 +184,8 @@ static cag_status compute(struct build_job *j, cag_engine *e, cag_session *s,
 {
     double start = clock_s(), computing;
     const char *numerics = cag_engine_numerics(e);
-    int64_t n_old = j->o->force ? 0 : reusable(j, j->old, numerics), n = 0;
+    bool anew = j->o->force || j->old_damaged;
+    int64_t n_old = anew ? 0 : reusable(j, j->old, numerics), n = 0;
     cag_kvc *ckpt = NULL;
     cag_status st = CAG_OK;
 
@@ -294,7 +295,7 @@ static cag_status make(struct build_job *j, cag_error *err)
     bool fresh = false;
     cag_status st = build_job_records(j, err);
 
-    if (!st && !j->o->force)
+    if (!st && !j->o->force && !j->old_damaged)
         st = build_job_is_fresh(j, &fresh, err);
     if (fresh)
         describe_old(j);

@@ -34,6 +34,23 @@
 
 /* ------------------------------------------------------------- old cache */
 
+/* --verify full: a cache with a damaged byte is neither fresh nor a source of
+ * keys and values; what it records is whole, else it had not been opened. */
+static cag_status verify_old(struct build_job *j, cag_error *err)
+{
+    const cag_hooks *h = &j->o->hooks;
+    cag_error why = CAG_ERROR_INIT;
+    cag_status st = cag_kvc_verify(j->old, j->o->engine.n_thread, h->progress,
+                                   h->ctx, &why);
+
+    if (st != CAG_E_CORRUPT && st != CAG_E_FORMAT)
+        return st ? cag_error_copy(err, &why) : CAG_OK;
+    j->old_damaged = true;
+    note(h, CAG_NOTE_WARN, "%s: is damaged (%.*s); it is made anew",
+         j->o->output, (int)strcspn(why.msg, ";"), why.msg);
+    return CAG_OK;
+}
+
 /* An old file that cannot be opened is no help and no obstacle: it is
  * replaced, and the reason is said with -v. */
 static cag_status open_old(struct build_job *j, cag_error *err)
@@ -47,7 +64,7 @@ static cag_status open_old(struct build_job *j, cag_error *err)
     if (!j->old)
         note(&j->o->hooks, CAG_NOTE_INFO,
              "%s: replaced, it is no usable cache (%s)", j->o->output, why.msg);
-    return CAG_OK;
+    return j->old && j->o->verify_full ? verify_old(j, err) : CAG_OK;
 }
 
 static const char *part(const struct build_job *j, const char *name,
@@ -354,6 +371,7 @@ static struct source_opts source_opts(const struct build_job *j)
                                  .include = o->include,
                                  .exclude = o->exclude,
                                  .texts = o->texts,
+                                 .below = o->below,
                                  .hooks = &o->hooks };
 }
 

@@ -29,6 +29,7 @@ struct build_job {
     struct model_files files;
     struct model_fingerprint print;
     cag_kvc *old;             /* the cache at the output, or NULL  */
+    bool old_damaged;         /* found by verify_full              */
     const cag_tokenizer *tok; /* the model's, or the old cache's   */
     const char *template_text;
     struct prompt_parts parts; /* as they will be recorded          */

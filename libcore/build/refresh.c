@@ -2,9 +2,13 @@
  * refresh.c - rebuild a cache from what it records, with no other argument.
  *
  * Filters are not run: nothing recorded in a cache is ever executed.  What
- * they made of a file that did not change is in the cache.
+ * they made of a file that did not change is in the cache.  Files are read:
+ * those that the cache names, below its own directory unless the caller allows
+ * more, and only where nobody else can have written the names.
  */
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "kvc/kvc_read.h"
 #include "kvc/kvc_receipt.h"
@@ -62,6 +66,26 @@ static cag_status find_model(const cag_kvc *k, const char *dir,
     return st;
 }
 
+/* What a cache names is read because its owner wrote it there: only the
+ * caller's own word, or root's, is taken for that. */
+static cag_status check_owner(const char *path, const cag_build_opts *b,
+                              cag_error *err)
+{
+    struct stat sb;
+
+    if (b->force || stat(path, &sb) != 0)
+        return CAG_OK; /* what cannot be seen is said by who opens it */
+    if (sb.st_uid != geteuid() && sb.st_uid != 0)
+        return cag_fail(err, CAG_E_USAGE, path, -1,
+                        "belongs to another user, who chose what a refresh "
+                        "would read; --force refreshes it nevertheless");
+    if (sb.st_mode & S_IWOTH)
+        return cag_fail(err, CAG_E_USAGE, path, -1,
+                        "can be written by everybody, who would choose what a "
+                        "refresh reads; chmod o-w, or --force");
+    return CAG_OK;
+}
+
 /* The recorded limit of a lossy codec, where the caller names no other. */
 static void take_max_loss(const jv *build, cag_build_opts *b)
 {
@@ -73,18 +97,14 @@ static void take_max_loss(const jv *build, cag_build_opts *b)
 }
 
 static cag_status take_all(const cag_kvc *k, const char *path,
-                           cag_build_opts *b, struct arena *a, char **model,
-                           cag_error *err)
+                           const char *below, cag_build_opts *b,
+                           struct arena *a, char **model, cag_error *err)
 {
     const cag_kvc_info *i = cag_kvc_get_info(k);
     const jv *build = jv_get(kvc_meta(k), "build");
     cag_source_spec *spec;
     int n_spec, n_stream;
-    char *dir = source_dir_of(path);
-    cag_status st = dir ? CAG_OK : cag_fail_nomem(err, "path");
-
-    if (!st)
-        st = record_specs(k, a, &spec, &n_spec, &n_stream, err);
+    cag_status st = record_specs(k, a, &spec, &n_spec, &n_stream, err);
     if (!st)
         st = record_patterns(k, "include", a, &b->include, err);
     if (!st)
@@ -95,13 +115,13 @@ static cag_status take_all(const cag_kvc *k, const char *path,
                       "pipe; run the cag-build that made it",
                       n_stream);
     if (!st && !b->model)
-        st = find_model(k, dir, b, model, err);
-    mem_free(dir);
+        st = find_model(k, below, b, model, err);
     if (st)
         return st;
     if (!b->model)
         b->model = *model;
     b->output = path;
+    b->below = b->allow_outside ? NULL : below;
     b->source = spec;
     b->n_source = n_spec;
     b->texts = k;
@@ -124,19 +144,25 @@ cag_status cag_refresh(const char *path, const cag_build_opts *given,
 {
     cag_build_opts b;
     struct arena a = { NULL };
-    char *model = NULL;
+    char *model = NULL, *dir = NULL;
     cag_kvc *k;
     cag_status st = build_job_opts(&b, given, r, err);
 
+    if (!st)
+        st = check_owner(path, &b, err);
     if (!st)
         st = cag_kvc_open(path, &k, err);
     if (st)
         return st;
     st = kvc_refuse_checkpoint(k, err);
+    dir = source_dir_of(path);
+    if (!st && !dir)
+        st = cag_fail_nomem(err, "path");
     if (!st)
-        st = take_all(k, path, &b, &a, &model, err);
+        st = take_all(k, path, dir, &b, &a, &model, err);
     if (!st)
         st = cag_build(&b, r, err);
+    mem_free(dir);
     mem_free(model);
     arena_release(&a);
     cag_kvc_close(k);

@@ -4,10 +4,12 @@
  * The check before use is XXH3-64 of the stored bytes (20 GB/s), which finds
  * damage; who fears forgery uses cag_kvc_verify (SHA-256 of the raw bytes).
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "kvc/kvc_impl.h"
 #include "util/rd.h"
+#include "util/shell.h"
 
 void kvc_chunk_ref(const cag_kvc *k, int layer, int chunk,
                    struct kvc_chunk_ref *out)
@@ -29,6 +31,22 @@ const uint8_t *kvc_chunk_sha256(const cag_kvc *k, int layer, int chunk)
 
     kvc_chunk_ref(k, layer, chunk, &r);
     return r.sha256;
+}
+
+cag_status kvc_fail_damaged(const cag_kvc *k, uint64_t off, int layer,
+                            int chunk, const char *what, cag_error *err)
+{
+    struct buf b = BUF_INIT;
+    cag_status st;
+
+    shell_word(&b, k->name ? k->name : "");
+    st = cag_fail(err, CAG_E_CORRUPT, k->name, (int64_t)off,
+                  "section KV is damaged: layer %d, chunk %d%s; repair it: "
+                  "cag-build --refresh --verify full %s",
+                  layer, chunk, what,
+                  !buf_failed(&b) && b.size ? b.data : "FILE");
+    buf_free(&b);
+    return st;
 }
 
 /* Remember that a chunk was intact. */
@@ -91,10 +109,7 @@ cag_status kvc_chunk_load(const cag_kvc *k, int layer, int chunk, uint8_t *dst,
                         "there is no layer %d chunk %d", layer, chunk);
     kvc_chunk_ref(k, layer, chunk, &r);
     if (xxh3_64(r.stored, r.n_stored) != r.xxh3)
-        return cag_fail(err, CAG_E_CORRUPT, k->name, (int64_t)r.off,
-                        "section KV is damaged: layer %d, chunk %d (XXH3 "
-                        "differs)",
-                        layer, chunk);
+        return kvc_fail_damaged(k, r.off, layer, chunk, " (XXH3 differs)", err);
     if (kvc_chunk_in_place(k)) {
         st = kvc_is_q8h(&k->shape) ? check_q8h(k, layer, chunk, &r, err)
                                    : CAG_OK;
@@ -109,10 +124,12 @@ cag_status kvc_chunk_load(const cag_kvc *k, int layer, int chunk, uint8_t *dst,
         return cag_fail_nomem(err, "KV decoder");
     st = kvc_decode(k->codec, coder, r.stored, r.n_stored, dst, r.n_raw, &why);
     kvc_lazy_give(k->lazy, coder);
-    if (st == CAG_E_CORRUPT)
-        return cag_fail(err, st, k->name, (int64_t)r.off,
-                        "section KV is damaged: layer %d, chunk %d: %s", layer,
-                        chunk, why.msg);
+    if (st == CAG_E_CORRUPT) {
+        char what[256];
+
+        snprintf(what, sizeof what, ": %.240s", why.msg);
+        return kvc_fail_damaged(k, r.off, layer, chunk, what, err);
+    }
     if (st)
         return cag_error_copy(err, &why);
     *raw = dst;

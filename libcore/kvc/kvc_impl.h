@@ -69,6 +69,10 @@ struct kvc_chunk_ref {
 };
 void kvc_chunk_ref(const cag_kvc *k, int layer, int chunk,
                    struct kvc_chunk_ref *out);
+/* CAG_E_CORRUPT: a chunk is damaged; what says how, and the message ends with
+ * the command that repairs it. */
+cag_status kvc_fail_damaged(const cag_kvc *k, uint64_t off, int layer,
+                            int chunk, const char *what, cag_error *err);
 /* The two steps of kvc_parse; k->data, size and name are set. */
 cag_status kvc_read_header(cag_kvc *k, cag_error *err);
 cag_status kvc_read_sections(cag_kvc *k, cag_error *err);

@@ -99,10 +99,8 @@ static cag_status check_chunk(const cag_kvc *k, int layer, int chunk,
     if (st)
         return st;
     if (memcmp(d, r.sha256, sizeof d) != 0)
-        return cag_fail(err, CAG_E_CORRUPT, k->name, (int64_t)r.off,
-                        "section KV is damaged: layer %d, chunk %d (SHA-256 "
-                        "differs)",
-                        layer, chunk);
+        return kvc_fail_damaged(k, r.off, layer, chunk, " (SHA-256 differs)",
+                                err);
     end = r.off + r.n_stored;
     st = zero_range(k, "section KV", end, kvc_page_up(end), err);
     return st ? st : check_tail(k, layer, chunk, raw, err);
@@ -169,8 +167,8 @@ static cag_status verify_chunks(struct verify *v, struct pool *pool, int batch,
     return CAG_OK;
 }
 
-cag_status cag_kvc_verify(cag_kvc *k, int n_thread, cag_progress_fn progress,
-                          void *ctx, cag_error *err)
+cag_status cag_kvc_verify(const cag_kvc *k, int n_thread,
+                          cag_progress_fn progress, void *ctx, cag_error *err)
 {
     struct verify v = { .k = k };
     struct pool *pool = NULL;

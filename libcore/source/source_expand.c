@@ -1,13 +1,14 @@
 /*
  * source_expand.c - operands to a list of files with their names.
  */
-#include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#include "source/source_walk.h"
+#include "source/source_path.h"
 #include "source/source_select.h"
+#include "source/source_walk.h"
 #include "source/sources.h"
 #include "util/file.h"
 #include "util/mem.h"
@@ -64,10 +65,40 @@ static cag_status expand_many(struct source_set *s, const cag_source_spec *spec,
     return st;
 }
 
+/* Does the place of an operand, of a pattern its fixed begin, lie where it may?
+ * Not looked into before.  Single files are checked when they are open. */
+static cag_status check_place(const cag_source_spec *spec, const char *below,
+                              cag_error *err)
+{
+    char *begin = mem_strdup(spec->path), real[PATH_MAX];
+    cag_status st = CAG_OK;
+    size_t n;
+
+    if (!begin)
+        return cag_fail_nomem(err, "source path");
+    if (spec->is_glob) { /* up to the last slash before a wildcard */
+        for (n = strcspn(begin, "*?[\\"); n && begin[n - 1] != '/'; n--)
+            ;
+        begin[n ? n : 0] = 0;
+    }
+    if (realpath(*begin ? begin : ".", real) &&
+        (spec->is_glob || file_is_dir(real)))
+        st = source_check_below(below, real, spec->path, err);
+    mem_free(begin);
+    return st;
+}
+
 static cag_status expand_one(struct source_set *s, const cag_source_spec *spec,
                              const struct source_opts *o, cag_error *err)
 {
     struct stat sb;
+
+    if (o && o->below && strcmp(spec->path, "-")) {
+        cag_status st = check_place(spec, o->below, err);
+
+        if (st)
+            return st;
+    }
 
     if (!strcmp(spec->path, "-"))
         return set_add(s, spec, NULL, NULL, err);

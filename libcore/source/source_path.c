@@ -61,3 +61,17 @@ const char *const *source_filter_of(const cag_source_spec *s)
 {
     return s->filter ? s->filter : s->filter_was;
 }
+
+cag_status source_check_below(const char *below, const char *real,
+                              const char *shown, cag_error *err)
+{
+    size_t n = strlen(below);
+
+    while (n && below[n - 1] == '/')
+        n--;
+    if (!strncmp(real, below, n) && (real[n] == '/' || !real[n]))
+        return CAG_OK;
+    return cag_fail(err, CAG_E_USAGE, shown, -1,
+                    "lies outside the cache's directory; --allow-outside "
+                    "reads it nevertheless");
+}

@@ -15,10 +15,12 @@
 
 #include "util/sniff.h"
 #include "source/source_filter.h"
+#include "source/source_path.h"
 #include "util/note.h"
 #include "source/sources.h"
 #include "util/file.h"
 #include "util/mem.h"
+#include "util/shell.h"
 #include "util/text.h"
 
 #define MAX_BAD_NAMED 20
@@ -45,9 +47,27 @@ static cag_status fail_open(const char *path, const char *shown, int sys,
     return cag_fail_sys(err, CAG_E_MISSING, sys, shown, "cannot read source");
 }
 
+/* Whatever the names said: does the open file lie below that directory? */
+static cag_status check_below(const char *below, int fd, const char *shown,
+                              cag_error *err)
+{
+    char link[64], real[PATH_MAX];
+    ssize_t n;
+
+    if (!below)
+        return CAG_OK;
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    n = readlink(link, real, sizeof real - 1);
+    if (n < 0)
+        return cag_fail_sys(err, CAG_E_IO, errno, shown,
+                            "cannot tell where it lies");
+    real[n] = 0;
+    return source_check_below(below, real, shown, err);
+}
+
 /* The raw bytes of one source; a regular file must not change meanwhile. */
 static cag_status read_raw(const struct source *v, const char *shown,
-                           struct buf *raw, cag_error *err)
+                           const char *below, struct buf *raw, cag_error *err)
 {
     const char *path = v->path ? v->path : v->spec->path;
     struct stat before, after;
@@ -56,13 +76,20 @@ static cag_status read_raw(const struct source *v, const char *shown,
 
     if (!v->path && !strcmp(path, "-"))
         return file_read_fd(0, "standard input", SOURCE_MAX_BYTES, raw, err);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
+    /* what was a file must not block if it is a pipe by now */
+    fd = open(path, O_RDONLY | O_CLOEXEC | (v->path ? O_NONBLOCK : 0));
     if (fd < 0)
         return fail_open(path, shown, errno, err);
     if (fstat(fd, &before) != 0) {
         st = cag_fail_sys(err, CAG_E_IO, errno, shown, "cannot read source");
         goto out;
     }
+    if (v->path && !S_ISREG(before.st_mode))
+        st = cag_fail(err, CAG_E_MISSING, shown, -1, "is no regular file");
+    else
+        st = check_below(below, fd, shown, err);
+    if (st)
+        goto out;
     st = file_read_fd(fd, shown, SOURCE_MAX_BYTES, raw, err);
     if (st)
         goto out;
@@ -99,13 +126,8 @@ static const char *utf16_name(const char *text, size_t n)
 static cag_status fail_encoding(const char *shown, size_t off, const char *what,
                                 const char *encoding, cag_error *err)
 {
-    static const char plain[] =
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-        "._/+,@%-";
-    const char *name = shown;
+    const char *name = shell_is_plain(shown) ? shown : "FILE";
 
-    if (*name == '-' || name[strspn(name, plain)])
-        name = "FILE";
     return cag_fail(err, CAG_E_FORMAT, shown, (int64_t)off,
                     "%s; convert it: iconv -f %s -t UTF-8 %s > %s.utf8", what,
                     encoding, name, name);
@@ -234,7 +256,7 @@ static cag_status read_one(struct source *v, const struct source_opts *o,
     const cag_kvc *texts = o ? o->texts : NULL;
     const char *shown = shown_name(v);
     struct buf raw = BUF_INIT, text = BUF_INIT;
-    cag_status st = read_raw(v, shown, &raw, err);
+    cag_status st = read_raw(v, shown, o ? o->below : NULL, &raw, err);
 
     if (!st)
         st = sha256_buf(raw.data, raw.size, v->sha_raw, err);

@@ -24,6 +24,8 @@ struct source_opts {
     const char *const *include, *const *exclude;
     const cag_kvc *texts; /* of sources whose filter is only recorded */
     int64_t max_entries;  /* names looked at; 0 = no bound            */
+    const char *below;    /* a real directory: CAG_E_USAGE for what lies
+                             elsewhere, links followed; or NULL       */
     const cag_hooks *hooks;
 };
 

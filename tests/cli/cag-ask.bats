@@ -348,7 +348,11 @@ EOF
     printf 'a\n' >unseen/a.md
     printf 'b\n' >unseen/b.md
     cag-build -q -m "$MODELS/qwen3" -o unseen/u.kvc unseen/a.md unseen/b.md
+    mkdir away
+    mv unseen/u.kvc away/u.kvc # carried elsewhere, without its lock
     rm unseen/a.md unseen/b.md
+    ln -sf "$PWD/away/u.kvc" unseen/u.kvc
+    rm -f unseen/u.kvc.lock
     expect 0 cag-ask --json -n 99 unseen/u.kvc hi
     [ "$(grep -c . "$err")" -le 2 ]
     [ "$(grep -c 'u.kvc' "$err")" = 1 ]

@@ -42,8 +42,14 @@ fresh() { ok cag-build --check kb.kvc; [ -z "$output$stderr" ] || show; }
     says "docs/b.md: changed"
     mv docs/a.md x && mv docs/b.md docs/a.md && mv x docs/b.md
     fresh
+    # of several files of a directory --refresh finds what is left ...
+    mv docs/b.md x
+    stale "docs/b.md: deleted or renamed"
+    mv x docs/b.md
+    # ... one that was named it does not
     rm c.txt
-    stale "c.txt: deleted or renamed"
+    fails 1 "stale: c.txt: deleted or renamed" cag-build --check kb.kvc
+    says "rebuild: restore what is gone, or run cag-build -m m.gguf -c 8192 --reserve 512 -o kb.kvc docs"
 }
 
 @test "a new file under a recorded directory or glob; a skipped one changes nothing" {

@@ -26,7 +26,7 @@ ids() { jq -r .id "$1" | paste -sd' '; }
     make
     [ "$(ids handbook.answers.jsonl)" = "badge cost saturday" ]
     [ "$(ids rules.answers.jsonl)" = "receipts car" ]
-    [ "$(stat -c %a rules.d)" = 600 ]
+    [ "$(stat -c %a rules.d)" = "$(printf %o $((0666 & ~$(umask))))" ]
     state >"$BATS_TEST_TMPDIR/before"
     run make
     [ "$status" -eq 0 ]
