@@ -19,7 +19,7 @@ enum { T_NORMAL = 1, T_UNKNOWN, T_CONTROL, T_USER, T_UNUSED, T_BYTE };
 
 #define KEY "tokenizer.ggml."
 
-#define MAX_STEPS 5
+#define MAX_STEPS 6
 struct pre {
     const char *name;
     uint32_t flags;
@@ -44,6 +44,50 @@ static const char deepseek3[] =
     "[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\\r\\n]*|"
     "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
 
+/* Cased letters of the scripts that DeepSeek's first tokenizer names. */
+static const char cased_letters[] =
+    "\\s?["
+    "A-Za-z\\x{b5}\\x{c0}-\\x{d6}\\x{d8}-\\x{f6}\\x{f8}-\\x{1ba}"
+    "\\x{1bc}-\\x{1bf}\\x{1c4}-\\x{293}\\x{295}-\\x{2af}"
+    "\\x{370}-\\x{373}\\x{376}-\\x{377}\\x{37b}-\\x{37d}\\x{37f}"
+    "\\x{386}\\x{388}-\\x{38a}\\x{38c}\\x{38e}-\\x{3a1}"
+    "\\x{3a3}-\\x{3f5}\\x{3f7}-\\x{481}\\x{48a}-\\x{52f}"
+    "\\x{531}-\\x{556}\\x{10a0}-\\x{10c5}\\x{13a0}-\\x{13f5}"
+    "\\x{13f8}-\\x{13fd}\\x{1c90}-\\x{1cba}\\x{1cbd}-\\x{1cbf}"
+    "\\x{1d00}-\\x{1d2b}\\x{1d6b}-\\x{1d77}\\x{1d79}-\\x{1d9a}"
+    "\\x{1e00}-\\x{1f15}\\x{1f18}-\\x{1f1d}\\x{1f20}-\\x{1f45}"
+    "\\x{1f48}-\\x{1f4d}\\x{1f50}-\\x{1f57}\\x{1f59}\\x{1f5b}\\x{1f5d}"
+    "\\x{1f5f}-\\x{1f7d}\\x{1f80}-\\x{1fb4}\\x{1fb6}-\\x{1fbc}\\x{1fbe}"
+    "\\x{1fc2}-\\x{1fc4}\\x{1fc6}-\\x{1fcc}\\x{1fd0}-\\x{1fd3}"
+    "\\x{1fd6}-\\x{1fdb}\\x{1fe0}-\\x{1fec}\\x{1ff2}-\\x{1ff4}"
+    "\\x{1ff6}-\\x{1ffc}\\x{2102}\\x{2107}\\x{210a}-\\x{2113}\\x{2115}"
+    "\\x{2119}-\\x{211d}\\x{2124}\\x{2126}\\x{2128}\\x{212a}-\\x{212d}"
+    "\\x{212f}-\\x{2134}\\x{2139}\\x{213c}-\\x{213f}\\x{2145}-\\x{2149}"
+    "\\x{214e}\\x{2183}-\\x{2184}\\x{2c00}-\\x{2c7b}\\x{2c7e}-\\x{2ce4}"
+    "\\x{2ceb}-\\x{2cee}\\x{2cf2}-\\x{2cf3}\\x{a640}-\\x{a66d}"
+    "\\x{a680}-\\x{a69b}\\x{a722}-\\x{a76f}\\x{a771}-\\x{a787}"
+    "\\x{a78b}-\\x{a78e}\\x{ab70}-\\x{abbf}\\x{fb00}-\\x{fb06}"
+    "\\x{fb13}-\\x{fb17}\\x{ff21}-\\x{ff3a}\\x{ff41}-\\x{ff5a}"
+    "\\x{10400}-\\x{1044f}\\x{104b0}-\\x{104d3}\\x{104d8}-\\x{104fb}"
+    "\\x{10c80}-\\x{10cb2}\\x{10cc0}-\\x{10cf2}\\x{118a0}-\\x{118df}"
+    "\\x{1e900}-\\x{1e943}"
+    "]+";
+static const char ascii_punct[] =
+    "\\s?[!-/:-~\\x{ff01}-\\x{ff0f}\\x{ff1a}-\\x{ff5e}"
+    "\\x{2018}-\\x{201f}\\x{3000}-\\x{3002}]+";
+static const char last_space[] = "\\s+(?!\\p{Any})"; /* \s+$, one line */
+static const char no_stop[] =
+    " ?[^(\\s|.,!?\\x{2026}\\x{3002}\\x{ff0c}\\x{3001}\\x{964}"
+    "\\x{6d4}\\x{60c})]+";
+static const char seed_coder[] =
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}|"
+    " ?[^\\s\\p{L}\\p{N}\\r\\n]+|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+static const char by_thousands[] = "(?=(\\d{3})+(?!\\d))";
+
+#define Q2           \
+    {                \
+        PRETOK_QWEN2 \
+    }
 #define G2          \
     {               \
         PRETOK_GPT2 \
@@ -64,6 +108,14 @@ static const struct pre pres[] = {
     { "olmo", 0, false, G2 },
     { "jais", 0, false, G2 },
     { "trillion", 0, false, G2 },
+    { "jina-es", 0, false, G2 },
+    { "jina-de", 0, false, G2 },
+    { "jina-v2-es", 0, false, G2 },
+    { "jina-v2-de", 0, false, G2 },
+    { "gigachat", 0, false, G2 },
+    { "a.x-4.0", 0, false, G2 },
+    { "mellum", 0, false, G2 },
+    { "modern-bert", 0, false, G2 },
     { "exaone4", 0, false, G2 },
     { "granite-docling", 0, false, G2 },
     { "smollm", 0, false, DG2 },
@@ -80,20 +132,47 @@ static const struct pre pres[] = {
     { "llama-v3", TOK_F_IGNORE_MERGES, true, L3 },
     { "falcon3", TOK_F_IGNORE_MERGES, true, L3 },
     { "pixtral", TOK_F_IGNORE_MERGES, true, L3 },
+    { "falcon-h1", TOK_F_IGNORE_MERGES, true, L3 },
+    { "midm-2.0", TOK_F_IGNORE_MERGES, true, L3 },
+    { "lfm2", TOK_F_IGNORE_MERGES, true, L3 },
+    { "jina-v5-nano", TOK_F_IGNORE_MERGES, true, L3 },
+    { "minicpm5", TOK_F_IGNORE_MERGES, false, { three_n, PRETOK_LLAMA3 } },
     { "dbrx", 0, false, L3 },
     { "smaug-bpe", 0, false, L3 },
     { "chatglm-bpe", 0, false, L3 },
     { "glm4", TOK_F_IGNORE_MERGES, false, L3 },
-    { "qwen2", TOK_F_NFC, false, { PRETOK_QWEN2 } },
+    { "qwen2", TOK_F_NFC, false, Q2 },
+    { "deepseek-r1-qwen", TOK_F_NFC, false, Q2 },
+    { "f2llmv2", TOK_F_NFC, false, Q2 },
+    { "kormo", 0, false, Q2 },
+    { "megrez", 0, false, Q2 },
+    { "stablelm2", 0, false, Q2 },
+    { "hunyuan", 0, false, Q2 },
+    { "solar-open", 0, false, Q2 },
+    { "grok-2", 0, false, Q2 },
     { "qwen35", TOK_F_NFC, false, { PRETOK_QWEN35 } },
     { "gpt-4o", 0, false, { PRETOK_GPT4O } },
     { "llama4", 0, false, { PRETOK_GPT4O } },
+    { "kanana2", 0, false, { PRETOK_GPT4O } },
+    { "talkie", 0, false, { PRETOK_GPT4O } },
+    { "minimax-m2", 0, false, { PRETOK_GPT4O } },
     { "tekken", TOK_F_IGNORE_MERGES, true, { PRETOK_TEKKEN } },
     { "deepseek-coder",
       0,
       false,
       { newline, spaced_letters, spaced_punct, cjk, PRETOK_DIGIT } },
     { "deepseek-v3", 0, false, { three_n, han, deepseek3 } },
+    { "hunyuan-dense", 0, false, { three_n, han, deepseek3 } },
+    { "deepseek-llm",
+      0,
+      false,
+      { newline, cased_letters, ascii_punct, last_space, cjk, PRETOK_DIGITS } },
+    { "seed-coder", 0, false, { seed_coder } },
+    { "viking", 0, false, { no_stop, PRETOK_DIGIT } },
+    { "poro-chat", 0, false, { no_stop } },
+    { "bloom", 0, false, { no_stop } },
+    { "gpt3-finnish", 0, false, { no_stop } },
+    { "superbpe", 0, false, { PRETOK_DIGITS, by_thousands } },
 };
 
 struct source {

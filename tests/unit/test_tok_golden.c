@@ -13,6 +13,7 @@
 
 #include <zstd.h>
 
+#include "tests/lib/gguf_make.h"
 #include "tokenizer/tokenizer.h"
 #include "util/file.h"
 #include "util/json.h"
@@ -343,6 +344,51 @@ static void pipelines(void **state)
     jv_free(golden);
 }
 
+static void put_strings(struct gm *m, const char *key, const jv *list)
+{
+    gm_key(m, key, GGUF_V_ARRAY);
+    gm_u32(&m->kv, GGUF_V_STR);
+    gm_u64(&m->kv, jv_count(list));
+    for (size_t i = 0; i < jv_count(list); i++)
+        gm_str(&m->kv, jv_str(jv_at(list, i), NULL));
+}
+
+/* The names of tokenizer.ggml.pre (make_tok_pre.py). */
+static void named_patterns(void **state)
+{
+    cag_error err = CAG_ERROR_INIT;
+    jv *golden = NULL;
+    size_t n = 0;
+
+    (void)state;
+    ok(jv_parse_file(DIR "pre.json", (size_t)1 << 24, &golden, &err), &err);
+    const jv *groups = jv_get(golden, "groups");
+    for (size_t i = 0; i < jv_count(groups); i++) {
+        const jv *names = jv_get(jv_at(groups, i), "names");
+        for (size_t k = 0; k < jv_count(names); k++, n++) {
+            const char *name = jv_str(jv_at(names, k), NULL);
+            struct gguf *g = NULL;
+            cag_tokenizer *t = NULL;
+            struct gm m;
+
+            gm_init(&m);
+            gm_kv_str(&m, "tokenizer.ggml.model", "gpt2");
+            gm_kv_str(&m, "tokenizer.ggml.pre", name);
+            put_strings(&m, "tokenizer.ggml.tokens", jv_get(golden, "tokens"));
+            put_strings(&m, "tokenizer.ggml.merges", jv_get(golden, "merges"));
+            gm_kv_u32(&m, "tokenizer.ggml.bos_token_id", 0);
+            gm_finish(&m);
+            ok(gguf_parse(m.file.data, m.file.size, name, &g, &err), &err);
+            ok(tok_from_gguf(g, &t, &err), &err);
+            check_all(name, jv_at(groups, i), t);
+            gguf_close(g);
+            gm_free(&m);
+        }
+    }
+    assert_true(n > 30);
+    jv_free(golden);
+}
+
 /* What is not known to give the library's ids is refused by both names. */
 static void refused_pairs(void **state)
 {
@@ -389,6 +435,7 @@ int main(void)
         cmocka_unit_test(byte_level_variants),
         cmocka_unit_test(spm_variants),
         cmocka_unit_test(pipelines),
+        cmocka_unit_test(named_patterns),
         cmocka_unit_test(refused_pairs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
