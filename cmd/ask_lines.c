@@ -17,7 +17,7 @@
 #include "cmd/cli/ui.h"
 
 #define READ_BYTES     ((size_t)64 << 10)
-#define LINE_MAX_BYTES ((size_t)256 << 20)
+#define LINE_MAX_BYTES ((size_t)128 << 20)
 
 static cag_status fail(const struct ask_lines *l, cag_status status,
                        const char *what, const char *why, cag_error *err)
@@ -113,7 +113,8 @@ static bool more(struct ask_lines *l, cag_error *err)
 
         if (!p) {
             if (cap > LINE_MAX_BYTES)
-                fail(l, CAG_E_LIMIT, "a line is longer than 128 MiB", "", err);
+                fail(l, CAG_E_LIMIT, "the line is longer than 128 MiB", "",
+                     err);
             else
                 fail(l, CAG_E_NOMEM, "out of memory", "", err);
             return false;
@@ -157,11 +158,14 @@ const char *ask_lines_next(struct ask_lines *l, size_t *size, cag_error *err)
         ui_catch(false);
         ok = !ui_caught() && more(l, err);
         ui_catch(true);
-        if (!ok)
+        if (!ok && (err->status != CAG_E_LIMIT || ui_caught()))
             return NULL;
+        /* a line that is too long is passed over, and then told */
+        if (!ok)
+            l->begin = l->end = l->scanned = 0;
     }
     line = l->buf + l->begin;
-    if (ui_caught() || (at == SIZE_MAX && l->begin == l->end))
+    if (ui_caught() || (at == SIZE_MAX && l->begin == l->end && !err->status))
         return NULL;
     *size = at == SIZE_MAX ? l->end - l->begin : at;
     l->begin += *size + (at != SIZE_MAX);

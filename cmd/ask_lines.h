@@ -30,7 +30,8 @@ uint64_t ask_lines_count(const struct ask_lines *l);
 bool ask_lines_ready(struct ask_lines *l);
 /*
  * The next line without its newline, valid until the next call; NULL at the
- * end, after an error, and when a signal was caught.  While it waits, a
+ * end, after an error, and when a signal was caught.  One of more than 128 MiB
+ * is passed over: CAG_E_LIMIT in *err, and not NULL.  While it waits, a
  * signal ends the program at once: nothing is half done then.
  */
 const char *ask_lines_next(struct ask_lines *l, size_t *size, cag_error *err);

@@ -64,7 +64,8 @@ typedef struct cag_batch_report {
 } cag_batch_report;
 
 /* The next line of input without its newline, valid until the next call; NULL
- * at the end, or with err->status set, which ends the batch. */
+ * at the end, or with err->status set, which ends the batch.  A line with
+ * err->status set is a bad row, whatever its text. */
 typedef const char *(*cag_line_fn)(void *ctx, size_t *size, cag_error *err);
 /* One output row with its newline, valid during the call; anything but CAG_OK
  * stops the batch with that error. */
@@ -75,7 +76,7 @@ typedef cag_status (*cag_row_fn)(void *ctx, const char *row, size_t size,
  * Answer rows until the input ends.  A bad row is reported in its place and
  * ends nothing.  Equal greedy questions are answered once, as long as the
  * first is among the last few hundred; memory does not grow with the input,
- * except for 24 bytes an earlier row and, with check_only, the ids.
+ * except for 24 bytes an earlier row and 16 an id.
  *
  *   o    NULL: defaults
  *   ctx  of in, out and o->ready

@@ -191,12 +191,93 @@ static cag_status start_row(struct batch *b, struct slot *s, cag_error *err)
     return ask_row(b, s, err);
 }
 
-static bool is_blank(const char *s, size_t n)
+/* Bytes of blanks at the begin of s. */
+static size_t blanks(const char *s, size_t n)
 {
-    for (size_t i = 0; i < n; i++)
-        if (s[i] != ' ' && s[i] != '\t' && s[i] != '\r')
-            return false;
-    return true;
+    size_t i = 0;
+
+    while (i < n && (s[i] == ' ' || s[i] == '\t' || s[i] == '\r'))
+        i++;
+    return i;
+}
+
+/* The next line that is not blank, without byte order mark and line end.  NULL
+ * at the end, or with *why set. */
+static const char *next_text(struct batch *b, size_t *size, cag_error *why)
+{
+    const char *s;
+
+    do {
+        s = b->in(b->ctx, size, why);
+        if (!s || why->status) {
+            b->line += s != NULL;
+            return s;
+        }
+        if (++b->line == 1 && *size >= 3 && !memcmp(s, "\xef\xbb\xbf", 3)) {
+            s += 3;
+            *size -= 3;
+        }
+        if (*size && s[*size - 1] == '\r')
+            --*size;
+    } while (blanks(s, *size) == *size);
+    return s;
+}
+
+/* JSON that is not a line each: the others of its lines would be rows. */
+static cag_status refuse_document(const struct batch *b, const char *s,
+                                  size_t n, cag_error *err)
+{
+    const char *in = b->o->name ? b->o->name : "the input", *how = NULL;
+    size_t after = 1 + blanks(s + 1, n - 1);
+
+    if (*s == '[' && (after == n || strchr("{\"[]", s[after])))
+        how = "a JSON array; make it a row each: jq -c '.[]'";
+    else if (*s == '{' && after == n)
+        how = "JSON over several lines; make it a row each: jq -c .";
+    return how ? cag_fail(err, CAG_E_FORMAT, in, -1, "line %lld: this is %s",
+                          (long long)b->line, how)
+               : CAG_OK;
+}
+
+/* The first row says what the rows are. */
+static cag_status take_format(struct batch *b, const char *text, size_t size,
+                              cag_error *err)
+{
+    size_t skip = blanks(text, size);
+
+    text += skip;
+    size -= skip;
+    b->know_format = true;
+    b->jsonl_in = text[0] == '{';
+    b->jsonl_out = b->o->format == CAG_ROWS_AS_INPUT
+                       ? b->jsonl_in
+                       : b->o->format == CAG_ROWS_JSON;
+    if (b->o->earlier && !b->jsonl_out)
+        return cag_fail(err, CAG_E_USAGE, b->o->name, -1,
+                        "--resume needs rows as JSON: add "
+                        "--output-format jsonl");
+    if (b->params.evidence && !b->jsonl_out && !b->o->check_only)
+        return cag_fail(err, CAG_E_USAGE, b->o->name, -1,
+                        "--evidence needs rows as JSON: add "
+                        "--output-format jsonl");
+    return refuse_document(b, text, size, err);
+}
+
+/* Answers do not depend on it, but who joins rows by it should know. */
+static cag_status warn_same_id(struct batch *b, const struct slot *s,
+                               cag_error *err)
+{
+    int64_t first = 0;
+    cag_status st = s->row.error.status || b->o->check_only
+                        ? CAG_OK
+                        : known_id(&b->known, &s->row, &first, err);
+
+    if (first)
+        note(&b->kb->hooks, CAG_NOTE_WARN,
+             "%s%sline %lld: the id was given before, on line %lld",
+             b->o->name ? b->o->name : "", b->o->name ? ": " : "",
+             (long long)s->row.line, (long long)first);
+    return st;
 }
 
 /* Read rows until enough are running or the window is full. */
@@ -213,37 +294,21 @@ static cag_status fill(struct batch *b, cag_error *err)
 
         if (b->crew.n_running && b->o->ready && !b->o->ready(b->ctx))
             break;
-        text = b->in(b->ctx, &size, &why);
+        text = next_text(b, &size, &why);
         if (!text) {
             b->end = true;
             st = why.status ? cag_error_copy(err, &why) : CAG_OK;
             break;
         }
-        if (++b->line == 1 && size >= 3 && !memcmp(text, "\xef\xbb\xbf", 3)) {
-            text += 3;
-            size -= 3;
-        }
-        if (size && text[size - 1] == '\r')
-            size--;
-        if (is_blank(text, size))
-            continue;
-        if (!b->know_format) {
-            b->know_format = true;
-            b->jsonl_in = text[0] == '{';
-            b->jsonl_out = b->o->format == CAG_ROWS_AS_INPUT
-                               ? b->jsonl_in
-                               : b->o->format == CAG_ROWS_JSON;
-            if (b->o->earlier && !b->jsonl_out)
-                return cag_fail(err, CAG_E_USAGE, b->o->name, -1,
-                                "--resume needs rows as JSON: add "
-                                "--output-format jsonl");
-            if (b->params.evidence && !b->jsonl_out && !b->o->check_only)
-                return cag_fail(err, CAG_E_USAGE, b->o->name, -1,
-                                "--evidence needs rows as JSON: add "
-                                "--output-format jsonl");
-        }
-        st = row_parse(&s->row, text, size, b->line, b->jsonl_in, &b->params,
-                       err);
+        if (!b->know_format && !why.status)
+            st = take_format(b, text, size, err);
+        if (!st && why.status)
+            row_unreadable(&s->row, b->line, &why);
+        else if (!st)
+            st = row_parse(&s->row, text, size, b->line, b->jsonl_in,
+                           &b->params, err);
+        if (!st)
+            st = warn_same_id(b, s, err);
         if (st)
             break;
         b->n_used++;

@@ -17,29 +17,16 @@
 /* What one remembered answer may hold, so that all of them stay small. */
 #define RECENT_MAX ((size_t)8 << 10)
 
-/* id and custom_id as text, so that 1 and "1" differ */
-static void put_ids(struct buf *b, const jv *row)
-{
-    static const char *const keys[] = { "id", "custom_id" };
-
-    for (int i = 0; i < 2; i++) {
-        const jv *v = jv_get(row, keys[i]);
-
-        if (v)
-            jv_dump(v, b);
-        buf_char(b, '\0');
-    }
-}
-
 /* All that must be equal for an answer to be the same row's. */
 static bool put_identity(struct buf *b, const char *question, size_t n,
-                         const char *key, const jv *ids)
+                         const char *key, const jv *row, const char *text,
+                         size_t size)
 {
     buf_add(b, question, n);
     buf_char(b, '\0');
     buf_str(b, key);
     buf_char(b, '\0');
-    put_ids(b, ids);
+    row_ids(b, row, text, size);
     return !buf_failed(b);
 }
 
@@ -52,13 +39,14 @@ static int by_hash(const void *a, const void *b)
     return (x->at > y->at) - (x->at < y->at);
 }
 
-static bool put_row_identity(struct buf *b, const jv *row)
+static bool put_row_identity(struct buf *b, const jv *row, const char *text,
+                             size_t size)
 {
     size_t n;
     const char *q = jv_str(jv_get(row, "question"), &n);
     const char *key = jv_get_str(row, "options", NULL);
 
-    return q && key && put_identity(b, q, n, key, row);
+    return q && key && put_identity(b, q, n, key, row, text, size);
 }
 
 /* An answer, or the error of a bad row. */
@@ -88,7 +76,7 @@ static cag_status load_line(void *ctx, const char *line, size_t size,
     if (at == 0 && !is_row(row))
         st = rows_foreign(k->earlier, err);
     else if (row && jv_type(row) == JV_OBJECT && jv_get(row, "answer") &&
-             !jv_get(row, "error") && put_row_identity(&b, row)) {
+             !jv_get(row, "error") && put_row_identity(&b, row, line, size)) {
         if (k->n_row == k->cap_row) {
             size_t more = k->cap_row ? 2 * k->cap_row : 256, bytes;
             void *v = mem_mul(&bytes, more, sizeof *k->row)
@@ -147,8 +135,9 @@ static bool take(const struct known *k, const struct known_row *d,
     jv *row = NULL;
     bool same = rows_read(k->earlier, d->at, d->size, &line) &&
                 jv_parse(line.data, line.size, NULL, &row, NULL) == CAG_OK &&
-                put_row_identity(&b, row) && b.size == want->size &&
-                !memcmp(b.data, want->data, b.size) && row_read_answer(row, a);
+                put_row_identity(&b, row, line.data, line.size) &&
+                b.size == want->size && !memcmp(b.data, want->data, b.size) &&
+                row_read_answer(row, a);
 
     buf_free(&line);
     buf_free(&b);
@@ -163,7 +152,8 @@ bool known_earlier(const struct known *k, const struct row *r, const char *key,
     size_t lo = 0, hi = k->n_row;
     bool found = false;
 
-    if (k->n_row && put_identity(&want, r->question, r->size, key, r->input)) {
+    if (k->n_row && put_identity(&want, r->question, r->size, key, r->input,
+                                 r->text, r->text_size)) {
         uint64_t hash = xxh3_64(want.data, want.size);
 
         while (lo < hi) {
@@ -262,7 +252,7 @@ cag_status known_id(struct known *k, const struct row *r, int64_t *line,
         return CAG_OK;
     if (2 * (k->n_id + 1) > k->cap_id)
         st = grow_ids(k, err);
-    put_ids(&b, r->input);
+    row_ids(&b, r->input, r->text, r->text_size);
     if (!st && buf_failed(&b))
         st = cag_fail_nomem(err, "ids");
     if (st)

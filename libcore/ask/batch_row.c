@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ask/batch_raw.h"
 #include "ask/evidence_json.h"
 #include "ask/kb.h"
 #include "ask/turn.h"
@@ -16,21 +17,22 @@
 
 #define MAX_STOP 16
 
-/* Input fields that an output row writes itself. */
-static bool is_ours(const char *key)
+static bool is_one_of(const char *key, const char *const *names)
 {
-    static const char *const ours[] = {
-        "schema",        "line",    "id",         "custom_id", "question",
-        "max_tokens",    "stop",    "answer",     "reasoning", "refused",
-        "finish_reason", "usage",   "content_id", "options",   "seconds",
-        "error",         "withheld"
-    };
-
-    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
-        if (!strcmp(key, ours[i]))
-            return true;
-    return false;
+    while (*names && strcmp(key, *names) != 0)
+        names++;
+    return *names != NULL;
 }
+
+/* Input fields that an output row has in places of its own. */
+static const char *const placed[] = { "id",         "custom_id", "question",
+                                      "max_tokens", "stop",      NULL };
+/* Names of what an output row says itself. */
+static const char *const ours[] = { "schema",    "line",       "answer",
+                                    "reasoning", "refused",    "finish_reason",
+                                    "usage",     "content_id", "options",
+                                    "seconds",   "error",      "error_code",
+                                    "input",     "withheld",   NULL };
 
 static cag_status bad(struct row *r, const char *msg)
 {
@@ -63,11 +65,85 @@ static cag_status take_stop(struct row *r, const jv *stop, cag_error *err)
     return CAG_OK;
 }
 
+/* A number of a row: in [lo, hi], or above lo. */
+struct real_field {
+    const char *key;
+    float *to;
+    double lo, hi;
+    bool above;
+    const char *expected;
+};
+
+static cag_status take_real(struct row *r, const struct real_field *f)
+{
+    const jv *v = jv_get(r->input, f->key);
+    char msg[128];
+    double x;
+
+    if (!v || jv_type(v) == JV_NULL)
+        return CAG_OK;
+    x = jv_num(v, -1);
+    if ((jv_type(v) == JV_INT || jv_type(v) == JV_REAL) && x >= f->lo &&
+        x <= f->hi && !(f->above && x <= f->lo)) {
+        *f->to = (float)x;
+        return CAG_OK;
+    }
+    snprintf(msg, sizeof msg, "\"%s\" must be %s", f->key, f->expected);
+    return bad(r, msg);
+}
+
+static cag_status take_int(struct row *r, const char *key, int64_t lo,
+                           int64_t hi, const char *expected, int64_t *to)
+{
+    const jv *v = jv_get(r->input, key);
+    char msg[128];
+    int64_t n;
+
+    if (!v || jv_type(v) == JV_NULL)
+        return CAG_OK;
+    n = jv_int(v, 0);
+    if (jv_type(v) == JV_INT && n >= lo && n <= hi) {
+        *to = n;
+        return CAG_OK;
+    }
+    snprintf(msg, sizeof msg, "\"%s\" must be %s", key, expected);
+    return bad(r, msg);
+}
+
+/* What a row says of how it is to be answered; bad values are errors of it. */
+static cag_status take_params(struct row *r, cag_error *err)
+{
+    cag_sampling *s = &r->params.sampling;
+    const struct real_field real[] = {
+        { "temperature", &s->temperature, 0, 100, false,
+          "a number from 0 to 100" },
+        { "top_p", &s->top_p, 0, 1, true, "a number above 0, to 1" },
+        { "min_p", &s->min_p, 0, 1, false, "a number from 0 to 1" },
+    };
+    const jv *think = jv_get(r->input, "think");
+    const jv *stop = jv_get(r->input, "stop");
+    int64_t top_k = s->top_k, seed = (int64_t)s->seed, n = 1;
+
+    take_int(r, "max_tokens", 1, INT32_MAX, "a whole number above 0",
+             &r->params.max_tok);
+    for (size_t i = 0; i < sizeof real / sizeof *real; i++)
+        take_real(r, &real[i]);
+    take_int(r, "top_k", 0, INT32_MAX, "a whole number from 0", &top_k);
+    take_int(r, "seed", 0, INT64_MAX, "a whole number from 0", &seed);
+    take_int(r, "n", 1, 1,
+             "1: a row has one answer (of at most \"max_tokens\")", &n);
+    s->top_k = (int)top_k;
+    s->seed = (uint64_t)seed;
+    if (think && jv_type(think) == JV_BOOL)
+        r->params.think = jv_bool(think, false);
+    else if (think && jv_type(think) != JV_NULL)
+        bad(r, "\"think\" must be true or false");
+    return stop && jv_type(stop) != JV_NULL ? take_stop(r, stop, err) : CAG_OK;
+}
+
 static cag_status take_object(struct row *r, cag_error *err)
 {
     const jv *q = jv_get(r->input, "question");
-    const jv *max = jv_get(r->input, "max_tokens");
-    const jv *stop = jv_get(r->input, "stop");
     const char *s;
 
     if (jv_type(r->input) != JV_OBJECT)
@@ -76,17 +152,10 @@ static cag_status take_object(struct row *r, cag_error *err)
     if (!s)
         return bad(r, q ? "\"question\" must be a string"
                         : "the row has no \"question\"");
-    if (max) {
-        int64_t n = jv_int(max, 0);
-
-        if (jv_type(max) != JV_INT || n < 1 || n > INT32_MAX)
-            return bad(r, "\"max_tokens\" must be a whole number above 0");
-        r->params.max_tok = n;
-    }
     r->question = mem_strndup(s, r->size);
     if (!r->question)
         return cag_fail_nomem(err, "question");
-    return stop && jv_type(stop) != JV_NULL ? take_stop(r, stop, err) : CAG_OK;
+    return take_params(r, err);
 }
 
 cag_status row_parse(struct row *r, const char *text, size_t size, int64_t line,
@@ -117,12 +186,23 @@ cag_status row_parse(struct row *r, const char *text, size_t size, int64_t line,
                  (long long)line, why.msg);
         return CAG_OK;
     }
-    return take_object(r, err);
+    r->text = mem_strndup(text, size);
+    r->text_size = size;
+    return r->text ? take_object(r, err) : cag_fail_nomem(err, "row");
+}
+
+void row_unreadable(struct row *r, int64_t line, const cag_error *why)
+{
+    memset(r, 0, sizeof *r);
+    r->line = line;
+    cag_fail(&r->error, why->status, NULL, -1, "line %lld: %s", (long long)line,
+             why->msg);
 }
 
 void row_release(struct row *r)
 {
     jv_free(r->input);
+    mem_free(r->text);
     mem_free(r->question);
     mem_free(r->stop);
     memset(r, 0, sizeof *r);
@@ -194,66 +274,144 @@ static bool add_answer(jv *o, const cag_kb *kb, const cag_answer *a,
            jv_set_real(o, "seconds", round_ms(a->first_s + a->decode_s));
 }
 
-static bool copy_fields(jv *o, const jv *input, bool checked)
+/* "key":value, as it was written where that matters. */
+static void put_field(struct buf *b, const char *key, const jv *v,
+                      const struct raw *raw)
 {
-    if (jv_type(input) != JV_OBJECT)
-        return true;
-    for (void *it = jv_iter(input); it; it = jv_next(input, it)) {
-        size_t n;
-        const char *k = jv_iter_key(it, &n);
+    jv *k = jv_new_str(key, strlen(key));
 
-        if (!is_ours(k) && !(checked && evidence_json_has(k)) &&
-            !jv_set(o, k, jv_copy(jv_iter_value(it))))
-            return false;
-    }
-    return true;
+    if (b->size && b->data[b->size - 1] != '{')
+        buf_char(b, ',');
+    if (k)
+        jv_dump(k, b);
+    else
+        b->failed = true;
+    jv_free(k);
+    buf_char(b, ':');
+    if (raw->value && raw_changes(raw->value, raw->size))
+        buf_add(b, raw->value, raw->size);
+    else
+        jv_dump(v, b);
 }
 
-static bool copy_ids(jv *o, const jv *input)
+/* A row that an earlier batch put out, and is asked again. */
+static bool is_output(const jv *input)
 {
-    static const char *const keys[] = { "id", "custom_id" };
+    return jv_get_int(input, "schema", 0) == 1 &&
+           (jv_get(input, "content_id") || jv_get(input, "error"));
+}
 
-    for (int i = 0; i < 2; i++) {
-        const jv *v = jv_get(input, keys[i]);
+/* Append the fields of the input: 'i' its ids, 'f' the others of its own, 'o'
+ * those that are called as one of ours (checked: with evidence). */
+static void put_fields(struct buf *b, const struct row *r, char which,
+                       bool checked)
+{
+    struct raw raw;
 
-        if (v && !jv_set(o, keys[i], jv_copy(v)))
-            return false;
+    if (jv_type(r->input) != JV_OBJECT)
+        return;
+    raw_init(&raw, r->text, r->text_size);
+    for (void *it = jv_iter(r->input); it; it = jv_next(r->input, it)) {
+        size_t n;
+        const char *k = jv_iter_key(it, &n);
+        bool is_id = !strcmp(k, "id") || !strcmp(k, "custom_id");
+        char kind = is_id                  ? 'i'
+                    : is_one_of(k, placed) ? 'p'
+                    : is_one_of(k, ours) || (checked && evidence_json_has(k))
+                        ? 'o'
+                        : 'f';
+
+        if (raw_next(&raw) && kind == which)
+            put_field(b, k, jv_iter_value(it), &raw);
     }
-    return true;
+}
+
+void row_ids(struct buf *b, const jv *row, const char *text, size_t size)
+{
+    const char *const keys[] = { "id", "custom_id" };
+
+    for (int k = 0; k < 2; k++) {
+        const jv *want = jv_get(row, keys[k]);
+        struct raw raw = { 0 };
+
+        if (text)
+            raw_init(&raw, text, size);
+        for (void *it = want ? jv_iter(row) : NULL; it; it = jv_next(row, it)) {
+            if (text)
+                raw_next(&raw);
+            if (jv_iter_value(it) != want)
+                continue;
+            if (raw.value && raw_changes(raw.value, raw.size))
+                buf_add(b, raw.value, raw.size);
+            else
+                jv_dump(want, b);
+        }
+        buf_char(b, '\0');
+    }
 }
 
 /* A message may quote half a character, or be cut within one. */
-static bool set_error(jv *o, const char *msg)
+static bool set_error(jv *o, const cag_error *why)
 {
     struct buf b = BUF_INIT;
     bool ok;
 
-    utf8_sanitize(msg, strlen(msg), &b);
-    ok = !buf_failed(&b) && jv_set_str(o, "error", b.size ? b.data : "");
+    utf8_sanitize(why->msg, strlen(why->msg), &b);
+    ok = !buf_failed(&b) && jv_set_str(o, "error", b.size ? b.data : "") &&
+         jv_set_str(o, "error_code", cag_status_name(why->status));
     buf_free(&b);
     return ok;
+}
+
+/* Append the members of o, without its braces; o is released. */
+static void put_members(struct buf *out, jv *o, bool ok)
+{
+    struct buf b = BUF_INIT;
+
+    if (ok)
+        jv_dump(o, &b);
+    if (!ok || buf_failed(&b))
+        out->failed = true;
+    else if (b.size > 2) {
+        if (!out->failed && out->data[out->size - 1] != '{')
+            buf_char(out, ',');
+        buf_add(out, b.data + 1, b.size - 2);
+    }
+    buf_free(&b);
+    jv_free(o);
 }
 
 cag_status row_write(const cag_kb *kb, const struct row *r, const cag_answer *a,
                      const char *key, struct buf *out, cag_error *err)
 {
-    const jv *in = jv_type(r->input) == JV_OBJECT ? r->input : NULL;
-    jv *o = jv_new_object();
-    bool ok = o && jv_set_int(o, "schema", 1) &&
-              jv_set_int(o, "line", r->line) && copy_ids(o, in) &&
-              (!r->question ||
-               jv_set(o, "question", jv_new_str(r->question, r->size)));
+    jv *head = jv_new_object(), *o = jv_new_object();
+    struct buf same = BUF_INIT;
+    bool checked = a && a->checked;
+    bool ok = o && (!r->question ||
+                    jv_set(o, "question", jv_new_str(r->question, r->size)));
 
-    if (ok)
-        ok = r->error.status ? set_error(o, r->error.msg)
-                             : add_answer(o, kb, a, key, false);
-    ok = ok && copy_fields(o, in, a && a->checked);
-    if (ok) {
-        jv_dump(o, out);
-        buf_char(out, '\n');
+    buf_char(out, '{');
+    put_members(out, head,
+                head && jv_set_int(head, "schema", 1) &&
+                    jv_set_int(head, "line", r->line));
+    put_fields(out, r, 'i', false);
+    ok = ok && (r->error.status ? set_error(o, &r->error)
+                                : add_answer(o, kb, a, key, false));
+    put_members(out, o, ok);
+    put_fields(out, r, 'f', checked);
+    if (!is_output(r->input)) {
+        buf_char(&same, '{');
+        put_fields(&same, r, 'o', checked);
+        buf_char(&same, '}');
+        if (same.size > 2) {
+            buf_str(out, ",\"input\":");
+            buf_add(out, same.data, same.size);
+        }
+        out->failed = out->failed || same.failed;
     }
-    jv_free(o);
-    return ok && !buf_failed(out) ? CAG_OK : cag_fail_nomem(err, "row");
+    buf_free(&same);
+    buf_str(out, "}\n");
+    return buf_failed(out) ? cag_fail_nomem(err, "row") : CAG_OK;
 }
 
 bool row_read_answer(const jv *row, cag_answer *a)

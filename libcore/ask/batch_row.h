@@ -1,9 +1,12 @@
 /*
  * batch_row.h - one question as JSON in, one answer as JSON out.
  *
- * An output row carries the input row's own fields along; ours are schema,
- * line, id, question, answer, refused, finish_reason, usage, content_id,
- * options, seconds, or error (an input field of such a name is not copied).
+ * An output row carries the input row's own fields along, each number as it
+ * was written; ours are schema, line, id, question, answer, refused,
+ * finish_reason, usage, content_id, options, seconds, or error and
+ * error_code.  Input fields of such names are in an object "input", unless
+ * the row is an output row itself.  temperature, top_p, top_k, min_p, seed,
+ * max_tokens, stop and think are obeyed, or the row is bad.
  * "options" is a short digest of everything besides the question that decides
  * an answer, for --resume.
  */
@@ -12,11 +15,14 @@
 
 #include <cag/ask.h>
 
+#include "util/buf.h"
 #include "util/json.h"
 
 struct row {
-    int64_t line;   /* 1-based line of the input             */
-    jv *input;      /* the whole object, or NULL (plain text) */
+    int64_t line; /* 1-based line of the input             */
+    jv *input;    /* the whole object, or NULL (plain text) */
+    char *text;   /* heap: it as it was written, or NULL    */
+    size_t text_size;
     char *question; /* heap */
     size_t size;
     cag_ask_params params; /* stop points into input                */
@@ -31,7 +37,13 @@ struct row {
 cag_status row_parse(struct row *r, const char *text, size_t size, int64_t line,
                      bool jsonl, const cag_ask_params *defaults,
                      cag_error *err);
+/* A line that could not be had, such as one that is too long. */
+void row_unreadable(struct row *r, int64_t line, const cag_error *why);
 void row_release(struct row *r);
+
+/* "id" and "custom_id" of a row, each as it was written, so that 1 and "1", and
+ * any two numbers, differ.  text is the row's, or NULL. */
+void row_ids(struct buf *b, const jv *row, const char *text, size_t size);
 
 /* 16 hex digits and a NUL. */
 cag_status row_options_key(const cag_kb *kb, const cag_ask_params *p,

@@ -485,3 +485,120 @@ setup() {
     expect 0 cag-ask -n 3 -j 4 --progress always --batch - qwen.kvc < <(cat q)
     grep -qE '^cag-ask: [0-9]+ rows' "$err"
 }
+
+@test "a row's own sampling, length and stop are obeyed" {
+    printf '{"question":"Write","temperature":1.5,"seed":%d,"max_tokens":8}\n' 1 2 1 >q
+    cag-ask -q --batch q qwen.kvc >o
+    [ "$(jq -r .answer o | sort -u | wc -l)" -ge 2 ]
+    # a seed, a row: the same again, and at any place of -j
+    cag-ask -q -j 1 --batch q qwen.kvc | steady >o1
+    steady o | cmp o1 -
+    # each field by itself is what the option of that name is
+    while IFS='|' read -r field option; do
+        printf '{"question":"Write",%s}\n' "$field" >q
+        printf '{"question":"Write"}\n' >plain
+        cag-ask -q -n 12 --batch q qwen.kvc | jq -c '[.answer,.usage,.options]' >o1
+        cag-ask -q -n 12 $option --batch plain qwen.kvc | jq -c '[.answer,.usage,.options]' | cmp o1 -
+    done <<'END'
+"temperature":0.9,"seed":5|--temperature 0.9 --seed 5
+"temperature":0.9,"seed":5,"top_p":0.5|--temperature 0.9 --seed 5 --top-p 0.5
+"temperature":0.9,"seed":5,"top_k":3|--temperature 0.9 --seed 5 --top-k 3
+"temperature":0.9,"seed":5,"min_p":0.2|--temperature 0.9 --seed 5 --min-p 0.2
+"max_tokens":3|-n 3
+"temperature":null,"top_p":null,"seed":null,"think":null,"max_tokens":null,"n":1|
+END
+    # and they are copied to the answer, as they were written
+    printf '{"question":"Write","temperature":0.10,"x":1.0}\n' >q
+    cag-ask -q -n 2 --batch q qwen.kvc | grep -qF '"temperature":0.10,"x":1.0'
+}
+
+@test "a field that cannot be obeyed makes a bad row, and only that" {
+    while read -r field; do
+        printf '{"question":"Why?",%s}\n{"question":"Who?"}\n' "$field" >q
+        expect 2 cag-ask -q -n 2 --batch q qwen.kvc
+        [ "$(jq -r 'has("answer")' "$out" | paste -sd' ')" = "false true" ]
+        [ "$(head -n 1 "$out" | jq -r .error_code)" = format ]
+        head -n 1 "$out" | jq -r .error | grep -qF "line 1: ${field%%:*} must be"
+    done <<'END'
+"temperature":-1
+"temperature":"hot"
+"temperature":1e300
+"temperature":true
+"top_p":0
+"top_p":1.01
+"min_p":-0.1
+"top_k":-1
+"top_k":2.5
+"seed":-1
+"seed":18446744073709551616
+"seed":"7"
+"max_tokens":0
+"max_tokens":2.5
+"think":1
+"n":3
+END
+}
+
+@test "JSON that is not a row a line says how to make it so" {
+    printf '[{"id":1,"question":"Where?"}]\n' >array
+    printf '[\n{"question":"Where?"}\n]\n' >lines
+    printf '  [ {"question":"Where?"} ]\n' >blanks
+    for f in array lines blanks; do
+        expect 65 cag-ask --batch $f qwen.kvc
+        refused "$f" "line 1" "jq -c '.[]'"
+        jq -c '.[]' $f >fixed
+        expect 0 cag-ask -q -n 2 --batch fixed qwen.kvc
+    done
+    printf '\n{\n  "question": "Where?"\n}\n' >pretty
+    expect 65 cag-ask --batch pretty qwen.kvc
+    refused "pretty" "line 2" "jq -c ."
+    # blanks, and a byte order mark, before the brace
+    printf '\xef\xbb\xbf \t{"id":1,"question":"Where?"}\n  {"id":2,"question":"Why?"}\n' >q
+    expect 0 cag-ask -q -n 2 --batch q qwen.kvc
+    [ "$(jq -r .id "$out" | paste -sd' ')" = "1 2" ]
+    # text may begin with a bracket
+    printf '[sic] Who leads?\n' >q
+    expect 0 cag-ask -q -n 2 --batch q qwen.kvc
+}
+
+@test "numbers keep their text, and ids that differ are two" {
+    printf '{"id":%s,"question":"Why?","w":[1.50,{"a":9007199254740993}],"s":"18446744073709551615.0"}\n' \
+        18446744073709551615 18446744073709551616 1e2 -0 1.10 9223372036854775807 >q
+    expect 0 cag-ask -q -n 2 --batch q -o o qwen.kvc
+    grep -o '"id":[^,]*' o | cmp - <(grep -o '"id":[^,]*' q)
+    [ "$(grep -cF '"w":[1.50,{"a":9007199254740993}],"s":"18446744073709551615.0"' o)" = 6 ]
+    expect 0 cag-ask --dry-run --batch q qwen.kvc
+    # and --resume finds each
+    expect 0 cag-ask -n 2 --batch q -o o --resume qwen.kvc
+    says " 0 answered, 0 failed, 6 from an earlier run"
+}
+
+@test "fields that are called as ours are kept, in \"input\"" {
+    printf '{"question":"Why?","answer":"42","options":["a","b"],"mine":1}\n' >q
+    expect 0 cag-ask -q -n 2 --batch q -o o qwen.kvc
+    [ "$(jq -c '[.input,.mine]' o)" = '[{"answer":"42","options":["a","b"]},1]' ]
+    [ "$(jq -r .answer o)" != 42 ]
+    # a row that was put out, asked again, is not wrapped
+    expect 0 cag-ask -q -n 2 --batch o qwen.kvc
+    [ "$(jq -c 'has("input"), .mine' "$out" | paste -sd' ')" = "false 1" ]
+}
+
+@test "an id given twice is told by the run, too" {
+    printf '{"id":1,"question":"Why?"}\n{"id":"1","question":"Why?"}\n{"id":1,"question":"Who?"}\n' >q
+    expect 0 cag-ask -n 2 --batch q -o o qwen.kvc
+    says "q: line 3: the id was given before, on line 1"
+    [ "$(grep -c 'given before' "$err")" = 1 ]
+}
+
+@test "a line that is too long is a bad row" {
+    (
+        echo '{"id":1,"question":"Why?"}'
+        printf '{"id":2,"question":"'
+        head -c 140000000 /dev/zero | tr '\0' x
+        printf '"}\n{"id":3,"question":"Who?"}\n'
+    ) >q
+    expect 2 cag-ask -n 2 --batch q -o o qwen.kvc
+    [ "$(jq -c '[.id, .line, .error_code]' o.part | paste -sd' ')" = '[1,1,null] [null,2,"limit"] [3,3,null]' ]
+    says "q: line 2: the line is longer than 128 MiB"
+    rm q o.part
+}

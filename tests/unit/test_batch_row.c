@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "ask/batch_raw.h"
 #include "ask/batch_row.h"
 #include "util/mem.h"
 #include "util/text.h"
@@ -47,10 +48,38 @@ static void bad_rows_become_rows(void **state)
     }
 }
 
+/* Members as they stand in the text, whatever is in strings and brackets. */
+static void members_keep_their_text(void **state)
+{
+    static const char text[] =
+        " { \"a\" : 1.50 ,\"b\":[{\"x\":\"],}\"},2],\"c\\\"\":\"q\\\\\","
+        "\"d\":{},\"e\": -0 } ";
+    static const char *const want[] = { "1.50", "[{\"x\":\"],}\"},2]",
+                                        "\"q\\\\\"", "{}", "-0" };
+    static const bool changes[] = { true, false, false, false, true };
+    struct raw r;
+    size_t n = 0;
+
+    (void)state;
+    raw_init(&r, text, sizeof text - 1);
+    for (; raw_next(&r); n++) {
+        assert_int_equal(r.size, strlen(want[n]));
+        assert_memory_equal(r.value, want[n], r.size);
+        assert_int_equal(raw_changes(r.value, r.size), changes[n]);
+    }
+    assert_int_equal(n, 5);
+    assert_true(raw_changes("[1,9223372036854775808]", 23));
+    assert_false(raw_changes("[-123456789012345678]", 21) &&
+                 raw_changes("\"1.5\"", 5));
+    raw_init(&r, "{}", 2);
+    assert_false(raw_next(&r));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bad_rows_become_rows),
+        cmocka_unit_test(members_keep_their_text),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
