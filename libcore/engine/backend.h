@@ -18,6 +18,7 @@
 
 #include <cag/session.h>
 
+#include "engine/copy_head.h"
 #include "engine/kv_view.h"
 #include "kernels/kernels.h"
 #include "kvc/kvc_layout.h"
@@ -34,7 +35,7 @@ struct backend {
     int layer0, layer1;      /* of the model's layers, [layer0, layer1) are
                                 computed; see forward_req                  */
     const char *prompt_gemm; /* name of the GEMM of prompts, static: "f32" */
-    bool views;              /* forward_row.view is understood */
+    bool views, masses;      /* forward_row.view, .mass are understood */
     bool warn;               /* the user should see note: a GPU is there, but
                                 not used */
     bool trace;              /* set before the first pass: remember when its
@@ -64,6 +65,9 @@ struct forward_row {
                                    largest logit is wanted, here; logits
                                    is the backend's to use */
     const struct kv_view *view; /* what it sees of its prefix; NULL: all */
+    double *mass;               /* [n_head, tokens of the prefix], or NULL:
+                                   the row's share of attention that the
+                                   request's heads give each is added */
 };
 
 /*
@@ -77,6 +81,8 @@ struct forward_req {
     const struct forward_row *row; /* of one prefix and view adjoin    */
     float *x;                      /* [n_row, d_model]; NULL: all layers
                                       are the backend's              */
+    const struct copy_head *head;  /* [n_head] ascending; for mass   */
+    int n_head;
     /* Called between layers; false cancels.  May be NULL. */
     bool (*progress)(void *ctx, int layer, int n_layer);
     void *ctx;

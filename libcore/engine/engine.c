@@ -86,6 +86,7 @@ void cag_engine_free(cag_engine *e)
     if (!e)
         return;
     mem_free(e->row);
+    mem_free(e->head);
     e->backend->ops->free(e->backend);
     pool_free(e->pool);
     mem_free(e);

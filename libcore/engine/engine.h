@@ -15,6 +15,9 @@ struct cag_engine {
     int pass_rows;           /* of a prompt */
     struct forward_row *row; /* [backend->max_row] of the next pass */
     uint64_t stamp;          /* of the last step, see session.c */
+    struct copy_head *head;  /* [n_head] whose mass is measured, or NULL */
+    int n_head;
+    int n_measured; /* sessions whose rows add somewhere */
     cag_progress_fn progress;
     void *progress_ctx;
 };
@@ -34,7 +37,17 @@ struct cag_session {
     float *logits;        /* [CAG_STEP_MAX, n_vocab] */
     uint64_t stamp;       /* of the last step it was part of */
     struct kv_view *view; /* or NULL: all of the prefix is seen */
+    /* session_mass.c: where rows add, or NULL; and where drafts do,
+     * [CAG_STEP_MAX
+     * - 1] times as much, until it is known which of them stay. */
+    double *mass, *draft_mass;
+    int draft_pos, n_draft; /* positions of the last step's drafts */
 };
+
+/* Where row t of a step of the session adds; NULL: nowhere. */
+double *session_mass_row(cag_session *s, int t);
+/* Drafts before position n_tok stay: they are added; the others are not. */
+void session_mass_settle(cag_session *s, int n_tok);
 
 /* An engine of a backend made elsewhere, for passes with pool's threads; both
  * are the engine's, or freed on failure. */

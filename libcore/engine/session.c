@@ -8,6 +8,7 @@
  */
 #include "engine/session.h"
 
+#include <limits.h>
 #include <stdlib.h>
 
 #include "engine/engine.h"
@@ -86,6 +87,7 @@ void cag_session_free(cag_session *s)
         return;
     ops_of(s)->kv_free(s->kv);
     mem_free(s->view);
+    session_set_mass(s, NULL, NULL);
     mem_free(s->logits);
     mem_free(s);
 }
@@ -103,6 +105,7 @@ cag_status cag_session_truncate(cag_session *s, int n_tok, cag_error *err)
         return cag_fail(err, CAG_E_USAGE, NULL, -1,
                         "cannot truncate to %d tokens, expected %d..%d", n_tok,
                         least, s->n_tok);
+    session_mass_settle(s, n_tok);
     ops_of(s)->kv_truncate(s->kv, n_tok);
     s->n_tok = n_tok;
     return CAG_OK;
@@ -132,6 +135,7 @@ static cag_status check_append(const cag_session *s, int n, cag_error *err)
 static cag_status undo(cag_session *s, const cag_prefix **seen, cag_status st,
                        cag_error *err)
 {
+    s->n_draft = 0;
     ops_of(s)->kv_truncate(s->kv, s->n_tok);
     if (!s->prefix || s->prefix == *seen)
         return st;
@@ -172,10 +176,10 @@ static int prompt_rows(cag_engine *e, cag_step *step, int n, float *rows,
                         : last && p->logits ? p->session->logits
                                             : NULL;
 
-        e->row[row++] =
-            (struct forward_row){ p->session->kv, p->session->n_tok + *at,
-                                  p->ids[*at],    logits,
-                                  NULL,           p->session->view };
+        e->row[row++] = (struct forward_row){
+            p->session->kv, p->session->n_tok + *at, p->ids[*at],     logits,
+            NULL,           p->session->view,        p->session->mass
+        };
         if (p->greedy && logits)
             e->row[row - 1].best = p->best;
         *at = last ? 0 : *at + 1;
@@ -190,7 +194,10 @@ static cag_status prefill(cag_engine *e, cag_step *step, int n, int total,
                           float *rows, cag_error *err)
 {
     struct prefill_progress progress = { e, 0, 0, total };
-    struct forward_req req = { .phase = FORWARD_PROMPT, .row = e->row };
+    struct forward_req req = { .phase = FORWARD_PROMPT,
+                               .row = e->row,
+                               .head = e->head,
+                               .n_head = e->n_head };
 
     if (e->progress) {
         req.progress = prefill_progress;
@@ -241,6 +248,8 @@ static cag_status run_prompts(cag_step *step, int n, float *rows,
                       (long long)total);
     if (st)
         return st;
+    for (int i = 0; i < n; i++)
+        session_mass_settle(step[i].session, INT_MAX);
     st = prefill(e, step, n, (int)total, rows, err);
     for (int i = 0; i < n; i++) {
         cag_session *s = step[i].session;
@@ -367,7 +376,7 @@ static void step_rows(cag_engine *e, const struct steps *a, int i0, int i1)
         for (int j = i0; j < i && first; j++)
             first = !same_keys(session_at(a, j), lead);
         for (int j = i; first && j < i1; j++) {
-            const cag_session *s = session_at(a, j);
+            cag_session *s = session_at(a, j);
             int n;
             const int32_t *id = ids_at(a, j, &n);
             int32_t *best =
@@ -380,7 +389,8 @@ static void step_rows(cag_engine *e, const struct steps *a, int i0, int i1)
                                           id[t],
                                           s->logits + (size_t)t * n_vocab,
                                           best ? best + t : NULL,
-                                          s->view };
+                                          s->view,
+                                          session_mass_row(s, t) };
         }
     }
 }
@@ -407,7 +417,13 @@ static cag_status step(const struct steps *a, cag_error *err)
         return st;
     cag_engine *e = session_at(a, 0)->engine;
     const cag_prefix *seen = NULL;
-    struct forward_req req = { .phase = FORWARD_STEP, .row = e->row };
+    struct forward_req req = { .phase = FORWARD_STEP,
+                               .row = e->row,
+                               .head = e->head,
+                               .n_head = e->n_head };
+
+    for (int i = 0; i < a->n; i++)
+        session_mass_settle(session_at(a, i), INT_MAX);
     for (int i = 0, next; !st && i < a->n; i = next) {
         next = pass_end(e, a, i, &req.n_row);
         step_rows(e, a, i, next);

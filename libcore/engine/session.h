@@ -7,6 +7,7 @@
 
 #include <cag/session.h>
 
+#include "engine/copy_head.h"
 #include "kvc/kvc_layout.h"
 #include "util/pool.h"
 
@@ -61,6 +62,27 @@ struct token_range {
 };
 cag_status session_set_view(cag_session *s, const struct token_range *range,
                             int n, cag_error *err);
+/*
+ * The heads whose attention is measured, ascending by layer, then head; n 0:
+ * none.  Before sessions ask for it.  CAG_E_USAGE (order, range),
+ * CAG_E_UNSUPPORTED (the device cannot), CAG_E_NOMEM.
+ */
+cag_status engine_set_heads(cag_engine *e, const struct copy_head *head, int n,
+                            cag_error *err);
+/*
+ * From now on each row appended to s adds to sum, for each of the engine's
+ * heads, the share of its attention that each token of the prefix gets:
+ *
+ *   sum  [n_head, tokens of the prefix]; the caller's, zeroed by the caller,
+ *        complete when this is called again.  NULL: no more.
+ *
+ * Rows are added in double, in the order of their positions: the bits depend
+ * on nothing but the tokens and the session's view, whose hidden tokens get 0.
+ * A draft that is taken back (truncate) right after its step was never added.
+ * After a pass that failed, sum is unspecified.  CAG_E_USAGE (no prefix, no
+ * heads), CAG_E_NOMEM; the session is then as it was.
+ */
+cag_status session_set_mass(cag_session *s, double *sum, cag_error *err);
 struct pool *engine_pool(cag_engine *e);
 /* Host memory that an engine's passes take with these options, beside weights,
  * caches and sessions; m may be open without its weights.  CAG_E_UNSUPPORTED:

@@ -111,6 +111,11 @@ void attend_tiles(struct attn_tiles *x, struct attn_job *j,
                             .vs = x->vs };
 }
 
+bool attend_fast(const struct attn_pass *a, const struct attn_job *j)
+{
+    return a->prompt && kernels_fast_attends(a->c->fast, j->kv_type, j->d_head);
+}
+
 static int block_tokens(const struct cpu *c)
 {
     return ATTN_ROWS / c->group;
@@ -147,7 +152,7 @@ static void walk(const struct attn_pass *a, struct cpu_thread *th,
     j.l = w->l;
     j.o = w->o;
     j.scratch = th->attn;
-    if (a->prompt && kernels_fast_attends(c->fast, j.kv_type, j.d_head))
+    if (attend_fast(a, &j))
         c->fast->attn(&j);
     else
         c->k->attn(&j);
@@ -183,11 +188,18 @@ static void span_state(const struct attn_pass *a, struct cpu_thread *th,
     }
 }
 
-/* out[row] = o / l for the heads of one KV head; o [group, d_head]. */
-static void finish(const struct cpu *c, int head, int row, const float *l,
-                   const float *o)
+/* out[row] = o / l for the heads of one KV head; o [group, d_head].  The state
+ * stays, for mass_cpu.c. */
+static void finish(const struct cpu *c, int head, int row, const float *m,
+                   const float *l, const float *o)
 {
     size_t d = (size_t)c->cfg->d_head;
+    size_t at = (size_t)(head * c->group) * (size_t)c->base.max_row;
+
+    for (int g = 0; g < c->group; g++, at += (size_t)c->base.max_row) {
+        c->row_m[at + (size_t)row] = m[g];
+        c->row_l[at + (size_t)row] = l[g];
+    }
     float *out = c->att + (size_t)row * (size_t)c->d_q +
                  (size_t)head * (size_t)c->group * d;
 
@@ -222,7 +234,7 @@ static void prompt_block(const struct attn_pass *a, struct cpu_thread *th,
     }
     for (int r = r0; r < r1; r++) {
         size_t i = (size_t)(r - r0) * g;
-        finish(c, head, r, w.l + i, w.o + i * d);
+        finish(c, head, r, w.m + i, w.l + i, w.o + i * d);
     }
 }
 
@@ -363,6 +375,6 @@ void attend_step_finish(const struct attn_pass *a, int row)
             state_at(c, head, s, row, &m2, &l2, &o2);
             c->k->attn_merge(m, l, o, m2, l2, o2, c->group, c->cfg->d_head);
         }
-        finish(c, head, row, l, o);
+        finish(c, head, row, m, l, o);
     }
 }

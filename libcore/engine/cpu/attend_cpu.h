@@ -29,6 +29,9 @@ void attend_tiles(struct attn_tiles *x, struct attn_job *j,
                   const struct attn_pass *a, const struct cpu_kv *kv,
                   const struct kv_view *view, int head, int t0, int t1);
 
+/* Is the job's attention that of --precision fast? */
+bool attend_fast(const struct attn_pass *a, const struct attn_job *j);
+
 /* Rows of a prompt: c->att[row] for all rows. */
 void attend_prompt(const struct attn_pass *a);
 

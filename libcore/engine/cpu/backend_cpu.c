@@ -317,7 +317,7 @@ static cag_status describe(struct cpu *c, const cag_model *m,
     c->kv_type = opts->kv_f32 ? KV_F32 : KV_F16;
     if (opts->precision == CAG_PRECISION_FAST)
         c->fast = choose_fast(c);
-    c->base.views = true;
+    c->base.views = c->base.masses = true;
     c->base.prompt_gemm = c->fast ? c->fast->name : "f32";
     c->group = cfg->n_head / cfg->n_kv_head;
     c->d_q = cfg->n_head * cfg->d_head;

@@ -22,8 +22,10 @@ struct cpu_thread {
     float *m, *l; /* [2, ATTN_ROWS]                            */
     float *o;     /* [2, ATTN_ROWS, d_head]                    */
     float *slice; /* [ROWS_MAX, HEAD_SLICE] logits             */
+    float *share; /* [MASS_ROWS, KV_SPAN], see mass_cpu.c      */
 };
 #define HEAD_SLICE 512
+#define MASS_ROWS  16
 
 struct cpu {
     struct backend base;
@@ -53,6 +55,9 @@ struct cpu {
     float *gate, *up; /* [max_row, d_ff]; gate also packed for gemm */
     float *cos, *sin; /* [max_row, d_head / 2] */
     int32_t *last;    /* [max_row, group] position of each query row */
+    float *row_m;     /* [n_head, max_row] the state of each row after the */
+    float *row_l;     /*     layer's attention                             */
+    int *mass_run;    /* [max_row + 1] see mass_cpu.c */
     /* Inputs in the form the products want: packed for gemm, or per row for
      * the row kernels.  The two are never alive at once.  packed_fast, for
      * the other gemm, may be alive beside either. */

@@ -29,6 +29,7 @@
 #include "engine/cpu/attend_cpu.h"
 #include "engine/cpu/q8h_build.h"
 #include "engine/cpu/kvcache_cpu.h"
+#include "engine/cpu/mass_cpu.h"
 #include "engine/cpu/product_cpu.h"
 #include "engine/finite.h"
 #include "engine/sampler.h"
@@ -270,21 +271,38 @@ static cag_status layer_kv(struct pass *p, cag_error *err)
                                          : "f16 (above 65504 or not a number)");
 }
 
+/* Attention of the active rows, and in the last layer of those that ask for
+ * mass; a step's states are merged when a product reads them. */
+static void attend(const struct pass *p, struct attn_pass *a)
+{
+    int r0 = mass_first(p->req, p->layer);
+
+    *a = (struct attn_pass){ p->c,     p->row,   p->r0 < r0 ? p->r0 : r0,
+                             p->n_row, p->layer, p->prompt };
+    if (!p->prompt) {
+        attend_step(a);
+    } else if (a->r0 < a->n_row) {
+        attend_prompt(a);
+        mass_add(a, p->req);
+    }
+}
+
 static void layer_rest(struct pass *p)
 {
     struct cpu *c = p->c;
     size_t d = (size_t)c->cfg->d_model, ff = (size_t)c->cfg->d_ff;
-    struct attn_pass a = { c, p->row, p->r0, p->n_row, p->layer, p->prompt };
+    struct attn_pass a;
     struct product o, gu, down;
 
-    if (p->prompt)
-        attend_prompt(&a);
-    else
-        attend_step(&a);
+    attend(p, &a);
+    if (p->r0 == p->n_row)
+        return;
     pass_product(&o, p, c->att, c->d_q);
     product_add(&o, &p->w->mat[WO], c->y, d);
     struct stage so = { p, &o, STAGE_ATTENTION, NULL, false, NULL, a };
     stage_run(&so);
+    if (!p->prompt)
+        mass_add(&a, p->req);
     product_run(&o);
 
     pass_product(&gu, p, c->h, c->cfg->d_model);
@@ -458,10 +476,10 @@ static cag_status layers(struct pass *p, cag_error *err)
             return st;
         if (l == n_layer - 1)
             p->r0 = first_wanted(p->req);
-        if (p->r0 == p->n_row)
-            return CAG_OK;
         layer_rest(p);
     }
+    if (p->r0 == p->n_row)
+        return CAG_OK;
     if (!p->req->x)
         return head(p, err);
     hand_over(p);

@@ -90,6 +90,9 @@ static void carve_all(struct cpu *c, int n_thread, struct carve *cv)
     c->cos = carve(cv, n, d / 2, sizeof(float));
     c->sin = carve(cv, n, d / 2, sizeof(float));
     c->last = carve(cv, n, (size_t)c->group, sizeof(int32_t));
+    c->row_m = carve(cv, n, (size_t)cfg->n_head, sizeof(float));
+    c->row_l = carve(cv, n, (size_t)cfg->n_head, sizeof(float));
+    c->mass_run = carve(cv, n + 1, 1, sizeof *c->mass_run);
     c->packed = carve(cv, packed_bytes(c), 1, 1);
     c->packed_fast = carve(cv, packed_fast_floats(c), 1, sizeof(float));
     c->thread = carve(cv, (size_t)n_thread, sizeof *c->thread, 1);
@@ -101,6 +104,7 @@ static void carve_all(struct cpu *c, int n_thread, struct carve *cv)
         t.l = carve(cv, 2 * ATTN_ROWS, 1, sizeof(float));
         t.o = carve(cv, 2 * ATTN_ROWS, d, sizeof(float));
         t.slice = carve(cv, ROWS_MAX, HEAD_SLICE, sizeof(float));
+        t.share = carve(cv, MASS_ROWS, KV_SPAN, sizeof(float));
         if (cv->base)
             c->thread[i] = t;
     }

@@ -286,6 +286,7 @@ static void describe(struct split *s, int n_layer)
     s->base.ops = &split_ops;
     s->base.layer1 = n_layer;
     s->base.views = a->views && b->views;
+    s->base.masses = a->masses && b->masses;
     s->base.pass_rows = min_int(a->pass_rows, b->pass_rows);
     s->base.max_row = min_int(a->max_row, b->max_row);
     s->base.prompt_gemm = s->prompt_gemm;
