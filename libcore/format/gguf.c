@@ -14,15 +14,13 @@
  * overflow-checked.  When gguf_parse succeeds all accessors can run without
  * a check.
  */
-#include "format/gguf.h"
+#include "format/gguf_impl.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "util/sniff.h"
-#include "util/arena.h"
-#include "util/file.h"
 #include "util/mem.h"
 #include "util/rd.h"
 
@@ -32,18 +30,6 @@
 #define MAX_ENTRY        (1u << 20)
 #define MAX_DIM          ((uint64_t)1 << 48)
 #define SHOWN            96 /* bytes of a name that a message shows     */
-
-struct gguf {
-    struct file_map map; /* zeroed when parsed from memory */
-    struct arena arena;
-    const char *path;
-    size_t n_kv, n_tensor;
-    struct gguf_kv *kv;
-    struct gguf_tensor *tensor;
-    struct gguf_kv **by_key; /* sorted, for look-up */
-    struct gguf_tensor **by_name;
-    uint64_t *off; /* [n_tensor] offset in the data section */
-};
 
 /* ---------------------------------------------------------------- parsing */
 
@@ -196,24 +182,6 @@ static void read_tensor(struct rd *r, struct gguf *g, size_t i, cag_error *err)
     g->off[i] = rd_u64(r, "tensor offset", 0, UINT64_MAX);
 }
 
-static int cmp_key(const void *a, const void *b)
-{
-    const struct gguf_kv *x = *(struct gguf_kv *const *)a;
-    const struct gguf_kv *y = *(struct gguf_kv *const *)b;
-    size_t n = x->key.n < y->key.n ? x->key.n : y->key.n;
-    int c = memcmp(x->key.s, y->key.s, n);
-
-    return c ? c : (x->key.n > y->key.n) - (x->key.n < y->key.n);
-}
-
-static int cmp_name(const void *a, const void *b)
-{
-    const struct gguf_tensor *x = *(struct gguf_tensor *const *)a;
-    const struct gguf_tensor *y = *(struct gguf_tensor *const *)b;
-
-    return strcmp(x->name, y->name);
-}
-
 static int cmp_data(const void *a, const void *b)
 {
     const struct gguf_tensor *x = *(struct gguf_tensor *const *)a;
@@ -233,9 +201,9 @@ static cag_status index_keys(struct gguf *g, cag_error *err)
         return cag_fail_nomem(err, "GGUF keys");
     for (i = 0; i < g->n_kv; i++)
         g->by_key[i] = &g->kv[i];
-    qsort(g->by_key, g->n_kv, sizeof *g->by_key, cmp_key);
+    qsort(g->by_key, g->n_kv, sizeof *g->by_key, gguf_by_key);
     for (i = 1; i < g->n_kv; i++)
-        if (cmp_key(&g->by_key[i - 1], &g->by_key[i]) == 0) {
+        if (gguf_by_key(&g->by_key[i - 1], &g->by_key[i]) == 0) {
             sniff_printable(shown, sizeof shown, g->by_key[i]->key.s,
                             g->by_key[i]->key.n);
             return cag_fail(err, CAG_E_FORMAT, g->path, -1,
@@ -264,9 +232,9 @@ static cag_status index_tensors(struct gguf *g, cag_error *err)
                             "the data of tensor %s overlaps another's", shown);
         }
     }
-    qsort(g->by_name, g->n_tensor, sizeof *g->by_name, cmp_name);
+    qsort(g->by_name, g->n_tensor, sizeof *g->by_name, gguf_by_name);
     for (i = 1; i < g->n_tensor; i++)
-        if (cmp_name(&g->by_name[i - 1], &g->by_name[i]) == 0) {
+        if (gguf_by_name(&g->by_name[i - 1], &g->by_name[i]) == 0) {
             sniff_printable(shown, sizeof shown, g->by_name[i]->name,
                             strlen(g->by_name[i]->name));
             return cag_fail(err, CAG_E_FORMAT, g->path, -1,
@@ -437,54 +405,4 @@ void gguf_close(struct gguf *g)
     file_unmap(&g->map);
     arena_release(&g->arena);
     mem_free(g);
-}
-
-/* ---------------------------------------------------------------- access */
-
-const char *gguf_path(const struct gguf *g)
-{
-    return g->path;
-}
-
-const struct file_id *gguf_file_id(const struct gguf *g)
-{
-    return &g->map.id;
-}
-
-size_t gguf_n_kv(const struct gguf *g)
-{
-    return g->n_kv;
-}
-
-const struct gguf_kv *gguf_kv_at(const struct gguf *g, size_t i)
-{
-    return i < g->n_kv ? &g->kv[i] : NULL;
-}
-
-size_t gguf_n_tensor(const struct gguf *g)
-{
-    return g->n_tensor;
-}
-
-const struct gguf_tensor *gguf_tensor_at(const struct gguf *g, size_t i)
-{
-    return i < g->n_tensor ? &g->tensor[i] : NULL;
-}
-
-const struct gguf_tensor *gguf_find_tensor(const struct gguf *g,
-                                           const char *name)
-{
-    struct gguf_tensor want = { .name = name }, *key = &want, **hit;
-
-    hit = bsearch(&key, g->by_name, g->n_tensor, sizeof *g->by_name, cmp_name);
-    return hit ? *hit : NULL;
-}
-
-const struct gguf_kv *gguf_find(const struct gguf *g, const char *name)
-{
-    struct gguf_kv want = { .key = { name, strlen(name) } };
-    struct gguf_kv *key = &want, **hit;
-
-    hit = bsearch(&key, g->by_key, g->n_kv, sizeof *g->by_key, cmp_key);
-    return hit ? *hit : NULL;
 }

@@ -1,14 +1,87 @@
 /*
- * gguf_get.c - values of a GGUF by key, with the type and range asked for.
+ * gguf_get.c - what an open GGUF holds: keys and tensors by name, and values
+ * with the type and range asked for.
  */
-#include "format/gguf.h"
+#include "format/gguf_impl.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "util/error.h"
 #include "util/mem.h"
 #include "util/rd.h"
+
+/* ------------------------------------------------------------- look-up */
+
+int gguf_by_key(const void *a, const void *b)
+{
+    const struct gguf_kv *x = *(struct gguf_kv *const *)a;
+    const struct gguf_kv *y = *(struct gguf_kv *const *)b;
+    size_t n = x->key.n < y->key.n ? x->key.n : y->key.n;
+    int c = memcmp(x->key.s, y->key.s, n);
+
+    return c ? c : (x->key.n > y->key.n) - (x->key.n < y->key.n);
+}
+
+int gguf_by_name(const void *a, const void *b)
+{
+    const struct gguf_tensor *x = *(struct gguf_tensor *const *)a;
+    const struct gguf_tensor *y = *(struct gguf_tensor *const *)b;
+
+    return strcmp(x->name, y->name);
+}
+
+const char *gguf_path(const struct gguf *g)
+{
+    return g->path;
+}
+
+const struct file_id *gguf_file_id(const struct gguf *g)
+{
+    return &g->map.id;
+}
+
+size_t gguf_n_kv(const struct gguf *g)
+{
+    return g->n_kv;
+}
+
+const struct gguf_kv *gguf_kv_at(const struct gguf *g, size_t i)
+{
+    return i < g->n_kv ? &g->kv[i] : NULL;
+}
+
+size_t gguf_n_tensor(const struct gguf *g)
+{
+    return g->n_tensor;
+}
+
+const struct gguf_tensor *gguf_tensor_at(const struct gguf *g, size_t i)
+{
+    return i < g->n_tensor ? &g->tensor[i] : NULL;
+}
+
+const struct gguf_tensor *gguf_find_tensor(const struct gguf *g,
+                                           const char *name)
+{
+    struct gguf_tensor want = { .name = name }, *key = &want, **hit;
+
+    hit = bsearch(&key, g->by_name, g->n_tensor, sizeof *g->by_name,
+                  gguf_by_name);
+    return hit ? *hit : NULL;
+}
+
+const struct gguf_kv *gguf_find(const struct gguf *g, const char *name)
+{
+    struct gguf_kv want = { .key = { name, strlen(name) } };
+    struct gguf_kv *key = &want, **hit;
+
+    hit = bsearch(&key, g->by_key, g->n_kv, sizeof *g->by_key, gguf_by_key);
+    return hit ? *hit : NULL;
+}
+
+/* -------------------------------------------------------- typed values */
 
 /* The value of key, or NULL with *st set: absent (an error if required). */
 static const struct gguf_kv *need(const struct gguf *g, const char *key,
