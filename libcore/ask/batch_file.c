@@ -28,6 +28,7 @@
 #include "util/error.h"
 #include "util/file.h"
 #include "util/mem.h"
+#include "util/trust.h"
 
 #define READ_BYTES ((size_t)64 << 10)
 #define MAX_LINE   ((size_t)64 << 20)
@@ -64,7 +65,7 @@ static int open_new_or_old(const cag_rows *r)
 
     if (fd < 0)
         return errno == EEXIST ? open(r->part, flags) : -1;
-    if (there && fchmod(fd, s.st_mode & 0777) != 0) {
+    if (there && trust_inherit(fd, r->path, &s, -1) != 0) {
         int sys = errno;
 
         unlink(r->part);
@@ -83,7 +84,7 @@ static cag_status may_use(const cag_rows *r, const struct stat *s,
     if (!S_ISREG(s->st_mode))
         return cag_fail(err, CAG_E_CREATE, r->part, -1,
                         "is not a regular file");
-    if (s->st_uid != geteuid() && s->st_uid != 0)
+    if (!trust_owner(s))
         return cag_fail(err, CAG_E_CREATE, r->part, -1,
                         "belongs to another user: move it away, or choose "
                         "another output");

@@ -26,6 +26,7 @@
 #include "prompt/chat.h"
 #include "tokenizer/tokenizer.h"
 #include "util/file.h"
+#include "util/file_lock.h"
 #include "util/mem.h"
 
 void cag_build_report_release(cag_build_report *r)
@@ -91,9 +92,23 @@ static int64_t watched_from(const struct build_job *j)
     return n > SESSION_PROBE ? n - SESSION_PROBE : 0;
 }
 
+/* Keys and values say nothing of what they were made from: taken over, a
+ * forgery would live on in a cache of the caller's own. */
+static bool believed(const struct build_job *j, const cag_kvc *from)
+{
+    cag_error why = CAG_ERROR_INIT;
+
+    if (!kvc_check_trust(from, &why))
+        return true;
+    note(&j->o->hooks, CAG_NOTE_WARN, "%s: %s; its tokens are computed anew",
+         cag_kvc_get_info(from)->path, why.msg);
+    return false;
+}
+
 /*
  * Tokens whose K and V can be taken from an earlier cache: the common prefix
- * of ids, if they were computed by the same model in the same way.
+ * of ids, if they were computed by the same model in the same way, and nobody
+ * else can have written them.
  */
 static int64_t reusable(const struct build_job *j, const cag_kvc *from,
                         const char *numerics)
@@ -128,7 +143,7 @@ static int64_t reusable(const struct build_job *j, const cag_kvc *from,
     /* the queries of the last tokens are not in a file */
     if (kvc_is_q8h(&j->shape) && (int64_t)n > watched_from(j))
         n = (size_t)watched_from(j);
-    return (int64_t)n;
+    return n && believed(j, from) ? (int64_t)n : 0;
 }
 
 /* A q8h cache cannot seed a rebuild: say that everything is recomputed. */
@@ -369,7 +384,7 @@ cag_status cag_build(const cag_build_opts *given, cag_build_report *r,
         return st;
     st = begin(&j, o, r, err);
     if (!st)
-        st = file_lock(&lock, o->output, o->lock_timeout_s, err);
+        st = file_lock(&lock, o->output, o->mode, o->lock_timeout_s, err);
     if (!st)
         st = build_job_prepare(&j, true, err);
     /* before the cache, so that nothing can fail once that is replaced */

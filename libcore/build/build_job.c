@@ -147,7 +147,7 @@ static cag_status open_model(struct build_job *j, bool with_weights,
     if (st)
         return st;
     /* an unchanged model's tokenizer is in the old cache, compiled */
-    if (old_has_model(j)) {
+    if (old_has_model(j) && !kvc_check_trust(j->old, NULL)) {
         j->tok = cag_kvc_tokenizer(j->old);
         if (j->tok)
             flags |= CAG_MODEL_NO_TOKENIZER;

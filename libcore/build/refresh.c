@@ -96,6 +96,21 @@ static void take_max_loss(const jv *build, cag_build_opts *b)
         b->max_loss = (double)x;
 }
 
+/* What was a file may have become a pipe, which would be waited for. */
+static cag_status check_kinds(const cag_source_spec *spec, int n,
+                              cag_error *err)
+{
+    struct stat s;
+
+    for (int i = 0; i < n; i++)
+        if (!spec[i].is_glob && stat(spec[i].path, &s) == 0 &&
+            !S_ISREG(s.st_mode) && !S_ISDIR(s.st_mode))
+            return cag_fail(err, CAG_E_MISSING, spec[i].path, -1,
+                            "was a file and is now a pipe or a device, so it "
+                            "is not read; run the cag-build that is meant");
+    return CAG_OK;
+}
+
 static cag_status take_all(const cag_kvc *k, const char *path,
                            const char *below, cag_build_opts *b,
                            struct arena *a, char **model, cag_error *err)
@@ -109,6 +124,8 @@ static cag_status take_all(const cag_kvc *k, const char *path,
         st = record_patterns(k, "include", a, &b->include, err);
     if (!st)
         st = record_patterns(k, "exclude", a, &b->exclude, err);
+    if (!st)
+        st = check_kinds(spec, n_spec, err);
     if (!st && n_stream)
         st = cag_fail(err, CAG_E_MISSING, path, -1,
                       "cannot be refreshed: %d of its sources came from a "

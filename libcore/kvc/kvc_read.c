@@ -10,6 +10,7 @@
 
 #include "kvc/kvc_impl.h"
 #include "util/mem.h"
+#include "util/trust.h"
 
 static cag_status parse(cag_kvc *k, const void *data, size_t size,
                         const char *name, cag_error *err)
@@ -74,6 +75,11 @@ cag_status cag_kvc_open(const char *path, cag_kvc **out, cag_error *err)
     }
     *out = k;
     return CAG_OK;
+}
+
+cag_status kvc_check_trust(const cag_kvc *k, cag_error *err)
+{
+    return trust_check(k->map.owner, k->map.mode, k->name, err);
 }
 
 void cag_kvc_close(cag_kvc *k)

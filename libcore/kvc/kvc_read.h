@@ -37,6 +37,9 @@ cag_status kvc_chunk_load(const cag_kvc *k, int layer, int chunk, uint8_t *dst,
 /* SHA-256 of a chunk's raw bytes, as recorded. */
 const uint8_t *kvc_chunk_sha256(const cag_kvc *k, int layer, int chunk);
 
+/* CAG_E_UNSUPPORTED when another user can have written the file (util/trust.h):
+ * its keys and values then begin no other cache. */
+cag_status kvc_check_trust(const cag_kvc *k, cag_error *err);
 /* CAG_E_UNSUPPORTED when a cache is the checkpoint of an unfinished build:
  * it is not asked, checked or refreshed. */
 cag_status kvc_refuse_checkpoint(const cag_kvc *k, cag_error *err);

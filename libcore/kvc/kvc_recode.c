@@ -10,6 +10,7 @@
 
 #include "kvc/kvc_impl.h"
 #include "util/file.h"
+#include "util/file_lock.h"
 #include "util/mem.h"
 
 struct recode {
@@ -172,7 +173,7 @@ cag_status cag_kvc_recode(const char *in, const char *codec, const char *out,
     if (!st)
         st = kvc_check_replace(out, err);
     if (!st)
-        st = file_lock(&lock, out, lock_timeout_s, err);
+        st = file_lock(&lock, out, mode, lock_timeout_s, err);
     if (!st)
         st = prepare(&r, in, out, err);
     if (!st)

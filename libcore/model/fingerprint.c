@@ -13,8 +13,9 @@
  * another form, is as if it were not there.  Writers take a lock, read what
  * is there, and replace the file by rename: readers need no lock, and of two
  * writers none loses the other's record.  That the memory cannot be written
- * (a read-only home, a full disk) costs time, never correctness, so it is no
- * error.
+ * (a read-only home, a full disk), or that its directory or file could have
+ * been written by another user (trust.h), costs time, never correctness, so
+ * it is no error.
  *
  * A file changed less than two seconds before it is hashed is not
  * remembered: time stamps are as coarse as that on some file systems, and a
@@ -31,14 +32,17 @@
 #include <unistd.h>
 
 #include "model/model.h"
+#include "util/clock.h"
 #include "util/file.h"
+#include "util/file_lock.h"
 #include "util/mem.h"
 #include "util/rd.h"
+#include "util/trust.h"
 
 #define REMEMBER_BYTES ((uint64_t)16 << 20)
 #define ANNOUNCE_NS    INT64_C(1000000000)
 #define YOUNG_NS       INT64_C(2000000000)
-#define LOCK_S         5.0
+#define LOCK_S         1.0 /* a writer needs milliseconds */
 #define FILE_NAME      "fingerprints"
 #define VERSION        1
 #define HEADER         32
@@ -91,23 +95,27 @@ static void encode_header(uint8_t h[HEADER])
 }
 
 /*
- * Read dir's memory into b; *n whole records behind the header.  Anything
- * unusable is zero records.
+ * Read dir's memory into b; *n whole records after the header.  Anything
+ * unusable is zero records, and so is what another user can have written.
  */
 static void load(const char *dir, struct buf *b, size_t *n)
 {
     uint8_t want[HEADER];
-    char *path = file_join(dir, FILE_NAME);
+    char *path = trust_dir(dir) ? file_join(dir, FILE_NAME) : NULL;
+    int fd = -1;
 
     *n = 0;
     buf_clear(b);
-    if (path &&
-        !file_read(path, HEADER + (size_t)MAX_RECORD * RECORD, b, NULL) &&
+    if (path && !trust_open(path, &fd, NULL) &&
+        !file_read_fd(fd, path, HEADER + (size_t)MAX_RECORD * RECORD, b,
+                      NULL) &&
         b->size >= HEADER) {
         encode_header(want);
         if (memcmp(b->data, want, HEADER) == 0)
             *n = (b->size - HEADER) / RECORD;
     }
+    if (fd >= 0)
+        close(fd);
     mem_free(path);
 }
 
@@ -183,10 +191,10 @@ static void remember(const char *dir, const struct file_id *id,
     char *path = NULL;
     size_t n;
 
-    if (!dir || !make_dir(dir))
+    if (!dir || !make_dir(dir) || !trust_dir(dir))
         return;
     path = file_join(dir, FILE_NAME);
-    if (!path || file_lock(&lock, path, LOCK_S, NULL))
+    if (!path || file_lock(&lock, path, -1, LOCK_S, NULL))
         goto out;
     load(dir, &old, &n);
     compose(&old, n, id, digest, &new);
@@ -205,15 +213,6 @@ out:
 
 /* --------------------------------------------------------------- hashing */
 
-static void id_of(const struct stat *s, struct file_id *id)
-{
-    id->dev = (uint64_t)s->st_dev;
-    id->ino = (uint64_t)s->st_ino;
-    id->size_bytes = (uint64_t)s->st_size;
-    id->mtime_ns = (int64_t)s->st_mtim.tv_sec * 1000000000 + s->st_mtim.tv_nsec;
-    id->ctime_ns = (int64_t)s->st_ctim.tv_sec * 1000000000 + s->st_ctim.tv_nsec;
-}
-
 /* A stamp in the future counts as young: its clock is not ours. */
 static bool is_young(const struct file_id *id)
 {
@@ -225,20 +224,11 @@ static bool is_young(const struct file_id *id)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec - last < YOUNG_NS;
 }
 
-static int64_t monotonic_ns(void)
-{
-    struct timespec t;
-
-    if (clock_gettime(CLOCK_MONOTONIC, &t) != 0)
-        return 0;
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 static cag_status hash_fd(int fd, const char *path, const struct file_id *id,
                           const struct fingerprint_memory *mem,
                           uint8_t out[SHA256_SIZE], cag_error *err)
 {
-    int64_t quiet_until = monotonic_ns() + ANNOUNCE_NS;
+    int64_t quiet_until = clock_ns() + ANNOUNCE_NS;
     bool announced = !mem || !mem->announce;
     struct sha256 h = { NULL };
     struct file_id after;
@@ -262,7 +252,7 @@ static cag_status hash_fd(int fd, const char *path, const struct file_id *id,
         }
         sha256_update(&h, chunk, (size_t)n);
         total += (uint64_t)n;
-        if (!announced && monotonic_ns() > quiet_until) {
+        if (!announced && clock_ns() > quiet_until) {
             mem->announce(mem->ctx, path, id->size_bytes);
             announced = true;
         }
@@ -271,7 +261,7 @@ static cag_status hash_fd(int fd, const char *path, const struct file_id *id,
         st = cag_fail_sys(err, CAG_E_IO, errno, path, "cannot stat");
         goto out;
     }
-    id_of(&s, &after);
+    file_id_of(&after, &s);
     if (total != id->size_bytes || !same_id(&after, id)) {
         st = cag_fail(err, CAG_E_CHANGED, path, -1,
                       "the file changed while it was read");
@@ -303,7 +293,7 @@ static cag_status fingerprint_id(const char *path,
         st = cag_fail(err, CAG_E_MISSING, path, -1, "not a regular file");
         goto out;
     }
-    id_of(&s, id);
+    file_id_of(id, &s);
     large = mem &&
             id->size_bytes > (mem->min_bytes ? mem->min_bytes : REMEMBER_BYTES);
     young = is_young(id);

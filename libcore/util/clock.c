@@ -5,10 +5,15 @@
 
 #include <time.h>
 
-double clock_s(void)
+int64_t clock_ns(void)
 {
     struct timespec t;
 
     clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+double clock_s(void)
+{
+    return (double)clock_ns() * 1e-9;
 }

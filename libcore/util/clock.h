@@ -4,7 +4,10 @@
 #ifndef UTIL_CLOCK_H
 #define UTIL_CLOCK_H
 
-/* Seconds since some moment; never goes back. */
+#include <stdint.h>
+
+/* Seconds, and nanoseconds, since one moment; they never go back. */
 double clock_s(void);
+int64_t clock_ns(void);
 
 #endif

@@ -1,25 +1,19 @@
 /*
- * file.c - reading: maps, whole files, stat, and the lock.
+ * file.c - reading: maps, whole files, stat.
  *
  * A map is of a regular file only, opened without waiting, so that a FIFO
  * in the place of a model cannot hang a program.  Writing is file_out.c.
  */
 #include "util/file.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "util/clock.h"
 #include "util/mem.h"
 
 static int open_retry(const char *path, int flags, mode_t mode)
@@ -32,7 +26,7 @@ static int open_retry(const char *path, int flags, mode_t mode)
     return fd;
 }
 
-static void set_id(struct file_id *id, const struct stat *s)
+void file_id_of(struct file_id *id, const struct stat *s)
 {
     id->dev = s->st_dev;
     id->ino = s->st_ino;
@@ -75,7 +69,9 @@ static cag_status map_fd(struct file_map *m, int fd, const char *path,
         m->data = p;
         m->size = (size_t)s->st_size;
     }
-    set_id(&m->id, s);
+    file_id_of(&m->id, s);
+    m->owner = s->st_uid;
+    m->mode = s->st_mode;
     return CAG_OK;
 }
 
@@ -188,7 +184,7 @@ cag_status file_stat(const char *path, struct file_id *id, cag_error *err)
 
     if (stat(path, &s) != 0)
         return fail_open(err, errno, path);
-    set_id(id, &s);
+    file_id_of(id, &s);
     return CAG_OK;
 }
 
@@ -242,181 +238,4 @@ cag_status file_space(const char *path, uint64_t *free_bytes, cag_error *err)
         *free_bytes = (uint64_t)v.f_bavail * v.f_frsize;
     mem_free(dir);
     return st;
-}
-
-char *file_real_dir(const char *path)
-{
-    char real[PATH_MAX];
-    char *at = file_follow(path), *dir = at ? file_dirname(at) : NULL;
-
-    mem_free(at);
-    if (dir && realpath(dir, real)) {
-        mem_free(dir);
-        return mem_strdup(real);
-    }
-    at = dir ? file_absolute(dir) : NULL;
-    mem_free(dir);
-    return at;
-}
-
-/* The number of an open file, when path is the name of one. */
-static int fd_of(const char *path)
-{
-    static const char *const dirs[] = { "/proc/self/fd/", "/dev/fd/" };
-
-    for (size_t i = 0; i < sizeof dirs / sizeof dirs[0]; i++) {
-        size_t n = strlen(dirs[i]);
-        char *end;
-
-        if (strncmp(path, dirs[i], n) != 0 || !isdigit((unsigned char)path[n]))
-            continue;
-        long fd = strtol(path + n, &end, 10);
-        if (*end == 0 && fd <= INT_MAX)
-            return (int)fd;
-    }
-    return -1;
-}
-
-/* Follow the links of the last part; stop where *fd, unless NULL, is open. */
-static char *follow(const char *path, int *fd)
-{
-    char *at = mem_strdup(path);
-
-    for (int hops = 0; at && hops < 40; hops++) {
-        char link[4096];
-        ssize_t n = readlink(at, link, sizeof link - 1);
-
-        if (fd && (*fd = fd_of(at)) >= 0)
-            return at;
-        if (n < 0 || (size_t)n == sizeof link - 1)
-            return at;
-        link[n] = 0;
-        char *dir = file_dirname(at);
-        char *next = dir ? file_join(dir, link) : NULL;
-        mem_free(dir);
-        mem_free(at);
-        at = next;
-    }
-    return at;
-}
-
-char *file_follow(const char *path)
-{
-    return follow(path, NULL);
-}
-
-int file_named_fd(const char *path)
-{
-    int fd = -1;
-
-    mem_free(follow(path, &fd));
-    return fd;
-}
-
-/* Open the lock file, created if it is not there. */
-static int open_lock(const char *name, bool *created)
-{
-    int fd;
-
-    *created = false;
-    do {
-        fd = open_retry(name, O_RDWR | O_NOCTTY, 0);
-        if (fd < 0 && errno == EACCES) /* another user's: good enough */
-            fd = open_retry(name, O_RDONLY | O_NOCTTY, 0);
-        if (fd >= 0 || errno != ENOENT)
-            return fd;
-        fd = open_retry(name, O_RDWR | O_CREAT | O_EXCL | O_NOCTTY, 0666);
-        *created = fd >= 0;
-    } while (fd < 0 && errno == EEXIST);
-    return fd;
-}
-
-/* CAG_E_LOCKED when it is not to be had until then. */
-static cag_status wait_lock(int fd, const char *name, double until,
-                            cag_error *err)
-{
-    long wait_ns = 1000000;
-
-    while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
-        double left = until - clock_s();
-
-        if (errno == EINTR)
-            continue;
-        if (errno != EWOULDBLOCK)
-            return cag_fail_sys(err, CAG_E_IO, errno, name, "cannot lock");
-        if (!(left > 0))
-            return cag_fail(err, CAG_E_LOCKED, name, -1,
-                            "locked by another run");
-        if ((double)wait_ns > left * 1e9)
-            wait_ns = (long)(left * 1e9) + 1;
-        nanosleep(&(struct timespec){ .tv_nsec = wait_ns }, NULL);
-        if (wait_ns < 100000000)
-            wait_ns *= 2;
-    }
-    return CAG_OK;
-}
-
-/* Has the open file its name still?  Whoever made it may have undone that. */
-static bool has_name(int fd, const char *name)
-{
-    struct stat a, b;
-
-    return fstat(fd, &a) == 0 && stat(name, &b) == 0 && a.st_dev == b.st_dev &&
-           a.st_ino == b.st_ino;
-}
-
-cag_status file_lock(struct file_lock *l, const char *path, double timeout_s,
-                     cag_error *err)
-{
-    char *real = file_follow(path);
-    struct buf name = BUF_INIT;
-    double until = clock_s() + timeout_s;
-    bool created = false, got = false;
-    cag_status st = CAG_OK;
-
-    *l = (struct file_lock){ -1, NULL };
-    if (real) {
-        buf_str(&name, real);
-        buf_str(&name, ".lock");
-    }
-    if (!real || buf_failed(&name))
-        st = cag_fail_nomem(err, "path of the lock");
-    while (!st && !got) {
-        l->fd = open_lock(name.data, &created);
-        if (l->fd < 0) {
-            st = cag_fail_sys(err, CAG_E_CREATE, errno, name.data,
-                              "cannot create the lock file");
-            break;
-        }
-        st = wait_lock(l->fd, name.data, until, err);
-        got = !st && has_name(l->fd, name.data);
-        if (!got) {
-            close(l->fd);
-            l->fd = -1;
-        }
-    }
-    if (!st && created)
-        l->created = buf_detach(&name, NULL);
-    if (l->created)
-        file_emergency_add(l->created);
-    buf_free(&name);
-    mem_free(real);
-    return st;
-}
-
-void file_unlock(struct file_lock *l)
-{
-    if (l->created)
-        file_emergency_drop(l->created);
-    if (l->fd >= 0)
-        close(l->fd);
-    mem_free(l->created);
-    *l = (struct file_lock){ -1, NULL };
-}
-
-void file_lock_undo(struct file_lock *l)
-{
-    if (l->created)
-        unlink(l->created);
-    file_unlock(l);
 }

@@ -18,11 +18,15 @@ struct file_id {
     int64_t mtime_ns, ctime_ns;
 };
 
+struct stat;
+void file_id_of(struct file_id *id, const struct stat *s);
+
 struct file_map {
     const uint8_t *data; /* NULL when the file is empty */
     size_t size;
     struct file_id id;
-    char *path; /* owned copy */
+    unsigned owner, mode; /* for trust_check */
+    char *path;           /* owned copy */
 };
 
 /*
@@ -68,11 +72,12 @@ int file_named_fd(const char *path);
  * A file being written.  The temporary lies in the target's directory; a
  * symbolic link at path is followed to its target.  The mode is mode if that
  * is not -1, else an existing target's, else 0600 & ~umask; an existing
- * target's group is kept.  A target that is no regular file is refused.
- * After a failed write the struct must still be aborted.  file_out_commit
- * = fsync, rename, fsync of the directory; on error it has aborted itself.
- * Temporaries are named ".<name>.cag-XXXXXX.tmp"; file_out_open removes
- * those of dead runs for the same target (they are locked while alive).
+ * target's group and ACL are kept (trust_inherit: or it becomes narrower; from
+ * another user's target nothing is taken).  A target that is no regular file is
+ * refused. After a failed write the struct must still be aborted.
+ * file_out_commit = fsync, rename, fsync of the directory; on error it has
+ * aborted itself. Temporaries are named ".<name>.cag-XXXXXX.tmp"; file_out_open
+ * removes those of dead runs for the same target (they are locked while alive).
  */
 struct file_out {
     int fd;
@@ -104,32 +109,10 @@ cag_status file_can_create(const char *path, cag_error *err);
 void file_out_clean(const char *path);
 /* Bytes free to this user on the file system of path's directory. */
 cag_status file_space(const char *path, uint64_t *free_bytes, cag_error *err);
-/* Unlink the temporary of every open file_out; async-signal-safe, for a
- * signal handler in cmd/. */
-void file_out_emergency(void);
-/* Another name that is to be unlinked then, until it is taken off again. */
-void file_emergency_add(const char *path);
-void file_emergency_drop(const char *path);
-
 /* Test hook: fail the nth write-side system call from now with errno sys
  * (0 = short write of half); nth 0 turns it off.  file_fault_left: calls
  * that are still to come before it, 0 once it has happened. */
 void file_fault(int64_t nth, int sys);
 int64_t file_fault_left(void);
-
-/*
- * flock on path + ".lock" (created, close-on-exec).  It stays when it is
- * unlocked, for whoever else locks it, such as flock(1); file_lock_undo takes
- * away what this file_lock created, for a run that left nothing to protect.
- * Waits at most timeout_s seconds (0: not at all), then CAG_E_LOCKED.
- */
-struct file_lock {
-    int fd;
-    char *created; /* its name, heap, if it was not there before */
-};
-cag_status file_lock(struct file_lock *l, const char *path, double timeout_s,
-                     cag_error *err);
-void file_unlock(struct file_lock *l);
-void file_lock_undo(struct file_lock *l);
 
 #endif

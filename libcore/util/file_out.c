@@ -27,7 +27,9 @@
 #include <unistd.h>
 
 #include "util/file.h"
+#include "util/file_emergency.h"
 #include "util/mem.h"
+#include "util/trust.h"
 
 #define TMP_MARK  ".cag-"
 #define TMP_END   ".tmp"
@@ -67,69 +69,6 @@ static bool fault(bool *half)
     if (errno == 0 && half)
         *half = true;
     return errno != 0;
-}
-
-/* --- the temporaries that a signal handler must remove ------------------- */
-
-enum { SLOT_FREE, SLOT_BUSY, SLOT_LIVE };
-static struct slot {
-    atomic_int state;
-    pid_t pid; /* a forked child must leave them alone */
-    char path[PATH_MAX];
-} slots[64];
-
-static bool slot_take(const char *tmp)
-{
-    size_t n = strlen(tmp);
-
-    if (n >= sizeof slots[0].path)
-        return false;
-    for (size_t i = 0; i < sizeof slots / sizeof slots[0]; i++) {
-        int want = SLOT_FREE;
-        if (!atomic_compare_exchange_strong(&slots[i].state, &want, SLOT_BUSY))
-            continue;
-        memcpy(slots[i].path, tmp, n + 1);
-        slots[i].pid = getpid();
-        atomic_store(&slots[i].state, SLOT_LIVE);
-        return true;
-    }
-    return false;
-}
-
-static void slot_drop(const char *tmp)
-{
-    for (size_t i = 0; i < sizeof slots / sizeof slots[0]; i++)
-        if (atomic_load(&slots[i].state) == SLOT_LIVE &&
-            strcmp(slots[i].path, tmp) == 0) {
-            atomic_store(&slots[i].state, SLOT_FREE);
-            return;
-        }
-}
-
-void file_emergency_add(const char *path)
-{
-    (void)slot_take(path); /* none free: it stays, empty */
-}
-
-void file_emergency_drop(const char *path)
-{
-    slot_drop(path);
-}
-
-void file_out_emergency(void)
-{
-    int keep = errno;
-
-    for (size_t i = 0; i < sizeof slots / sizeof slots[0]; i++)
-        if (atomic_load(&slots[i].state) == SLOT_LIVE &&
-            slots[i].pid == getpid())
-            unlink(slots[i].path);
-    errno = keep;
-}
-
-void cag_emergency_cleanup(void)
-{
-    file_out_emergency();
 }
 
 /* --- names ----------------------------------------------------------------*/
@@ -217,18 +156,12 @@ static int create_locked(char *tmp)
     return -1;
 }
 
-/* Mode and group of the temporary; old is the target's, or NULL. */
-static int set_mode(int fd, const struct stat *old, int mode)
+/* Mode, group and ACL of the temporary; old is path's, or NULL. */
+static int set_mode(int fd, const char *path, const struct stat *old, int mode)
 {
-    mode_t m;
-
     if (!old && mode == -1)
         return 0; /* mkostemps made it 0600 & ~umask */
-    m = mode != -1 ? (mode_t)mode : old->st_mode & 07777;
-    if (old && fchown(fd, (uid_t)-1, old->st_gid) != 0 && mode == -1)
-        /* not our group: its members must not get what the old ones had */
-        m = (m & ~(mode_t)02070) | ((m & 07) << 3 & m);
-    return fault(NULL) ? -1 : fchmod(fd, m);
+    return fault(NULL) ? -1 : trust_inherit(fd, path, old, mode);
 }
 
 static cag_status check_target(const char *path, struct stat *old, bool *exists,
@@ -311,10 +244,10 @@ cag_status file_out_open(struct file_out *o, const char *path, int mode,
         st = cag_fail_sys(err, CAG_E_CREATE, sys, path, "cannot create");
         goto out;
     }
-    if (!slot_take(o->tmp))
+    if (!file_emergency_add(o->tmp))
         st = cag_fail(err, CAG_E_LIMIT, path, -1,
                       "too many files are being written at once");
-    else if (set_mode(o->fd, exists ? &old : NULL, mode) != 0)
+    else if (set_mode(o->fd, o->path, exists ? &old : NULL, mode) != 0)
         st =
             cag_fail_sys(err, CAG_E_CREATE, errno, path, "cannot set the mode");
 out:
@@ -460,7 +393,7 @@ cag_status file_out_commit(struct file_out *o, cag_error *err)
     cag_status st = replace(o->fd, o->tmp, o->path, &done, err);
 
     if (done) {
-        slot_drop(o->tmp);
+        file_emergency_drop(o->tmp);
         mem_free(o->tmp);
         o->tmp = NULL;
     }
@@ -472,7 +405,7 @@ void file_out_abort(struct file_out *o)
 {
     if (o->tmp) {
         unlink(o->tmp);
-        slot_drop(o->tmp);
+        file_emergency_drop(o->tmp);
     }
     if (o->fd >= 0 && o->path) /* {0} is a valid, closed file_out */
         close(o->fd);

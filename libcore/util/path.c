@@ -1,9 +1,13 @@
 /*
- * path.c - path arithmetic on strings.
+ * path.c - path arithmetic on strings, and where a name leads.
  *
- * Purely lexical: "a/../b" is "b" even if a is a symbolic link.  That is
- * what a recorded relative path needs: the same answer on every machine.
+ * The arithmetic is purely lexical: "a/../b" is "b" even if a is a symbolic
+ * link.  That is what a recorded relative path needs: the same answer on
+ * every machine.
  */
+#include <ctype.h>
+#include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -119,4 +123,75 @@ out:
         return NULL;
     }
     return buf_detach(&b, NULL);
+}
+
+/* ------------------------------------------------- following links */
+
+/* The number of an open file, when path is the name of one. */
+static int fd_of(const char *path)
+{
+    static const char *const dirs[] = { "/proc/self/fd/", "/dev/fd/" };
+
+    for (size_t i = 0; i < sizeof dirs / sizeof dirs[0]; i++) {
+        size_t n = strlen(dirs[i]);
+        char *end;
+
+        if (strncmp(path, dirs[i], n) != 0 || !isdigit((unsigned char)path[n]))
+            continue;
+        long fd = strtol(path + n, &end, 10);
+        if (*end == 0 && fd <= INT_MAX)
+            return (int)fd;
+    }
+    return -1;
+}
+
+/* Follow the links of the last part; stop where *fd, unless NULL, is open. */
+static char *follow(const char *path, int *fd)
+{
+    char *at = mem_strdup(path);
+
+    for (int hops = 0; at && hops < 40; hops++) {
+        char link[4096];
+        ssize_t n = readlink(at, link, sizeof link - 1);
+
+        if (fd && (*fd = fd_of(at)) >= 0)
+            return at;
+        if (n < 0 || (size_t)n == sizeof link - 1)
+            return at;
+        link[n] = 0;
+        char *dir = file_dirname(at);
+        char *next = dir ? file_join(dir, link) : NULL;
+        mem_free(dir);
+        mem_free(at);
+        at = next;
+    }
+    return at;
+}
+
+char *file_follow(const char *path)
+{
+    return follow(path, NULL);
+}
+
+int file_named_fd(const char *path)
+{
+    int fd = -1;
+
+    mem_free(follow(path, &fd));
+    return fd;
+}
+
+char *file_real_dir(const char *path)
+{
+    char real[PATH_MAX];
+    char *at = file_follow(path), *dir = at ? file_dirname(at) : NULL;
+
+    mem_free(at);
+    if (dir && realpath(dir, real)) {
+        mem_free(dir);
+        return mem_strdup(real);
+    }
+    at = dir ? file_absolute(dir) : NULL;
+    mem_free(dir);
+    return at;
 }

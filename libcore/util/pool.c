@@ -39,6 +39,7 @@
 #include <unistd.h>
 
 #include "util/file.h"
+#include "util/clock.h"
 #include "util/mem.h"
 
 #define POOL_MAX     512
@@ -90,18 +91,10 @@ static inline void cpu_pause(void)
 #endif
 }
 
-static int64_t now_ns(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 /* Spin until *word differs from while_it_is; false when the time is up. */
 static bool spin(atomic_uint *word, unsigned while_it_is)
 {
-    int64_t start = now_ns();
+    int64_t start = clock_ns();
 
     do {
         for (int i = 0; i < 32; i++) {
@@ -109,16 +102,16 @@ static bool spin(atomic_uint *word, unsigned while_it_is)
                 return true;
             cpu_pause();
         }
-    } while (now_ns() - start < SPIN_NS);
+    } while (clock_ns() - start < SPIN_NS);
     return false;
 }
 
 /* The caller between two ranges: shall it go on? */
 static bool may_go_on(struct pool *p)
 {
-    if (!p->cancelled && p->go_on && now_ns() - p->asked_ns > WATCH_NS) {
+    if (!p->cancelled && p->go_on && clock_ns() - p->asked_ns > WATCH_NS) {
         p->cancelled = !p->go_on(p->go_on_ctx);
-        p->asked_ns = now_ns();
+        p->asked_ns = clock_ns();
     }
     return !p->cancelled;
 }
@@ -193,10 +186,10 @@ static void next_epoch(struct pool *p)
 static void wait_all_out(struct pool *p)
 {
     unsigned in = atomic_load(&p->gate);
-    int64_t start = now_ns();
+    int64_t start = clock_ns();
 
     while (in != CLOSED) {
-        if (!spin(&p->gate, in) || now_ns() - start > SPIN_NS)
+        if (!spin(&p->gate, in) || clock_ns() - start > SPIN_NS)
             break;
         in = atomic_load(&p->gate);
     }
@@ -218,7 +211,7 @@ static void wait_all_out(struct pool *p)
 static void judge(struct pool *p, int64_t begin, int64_t done, int64_t mine,
                   int64_t n)
 {
-    int64_t now = now_ns(), waited = now - done;
+    int64_t now = clock_ns(), waited = now - done;
     double pace = mine > 0 ? (double)(done - begin) / (double)mine : 0;
     int64_t saved = (int64_t)(pace * (double)(n - mine));
 
@@ -254,7 +247,7 @@ void pool_run(struct pool *p, pool_fn *fn, void *ctx, int64_t n, int64_t grain)
         grain = 1;
     if (grain > n)
         grain = n;
-    begin = p->n_thread > 1 && n > grain ? now_ns() : 0;
+    begin = p->n_thread > 1 && n > grain ? clock_ns() : 0;
     if (p->n_thread == 1 || n == grain || begin < p->alone_until_ns) {
         run_alone(p, fn, ctx, n, grain);
         return;
@@ -268,7 +261,7 @@ void pool_run(struct pool *p, pool_fn *fn, void *ctx, int64_t n, int64_t grain)
     next_epoch(p);
     int64_t mine = work(p, 0);
     atomic_fetch_or(&p->gate, CLOSED);
-    done = now_ns();
+    done = clock_ns();
     wait_all_out(p);
     judge(p, begin, done, mine, n);
 }
@@ -277,7 +270,7 @@ void pool_watch(struct pool *p, bool (*go_on)(void *ctx), void *ctx)
 {
     p->go_on = go_on;
     p->go_on_ctx = ctx;
-    p->asked_ns = now_ns();
+    p->asked_ns = clock_ns();
     p->cancelled = false;
 }
 

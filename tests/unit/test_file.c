@@ -6,6 +6,8 @@
 #include <fcntl.h>
 #include <sys/wait.h>
 
+#include "util/file_lock.h"
+
 static void maps_a_regular_file(void **state)
 {
     struct file_map m;
@@ -178,31 +180,31 @@ static void one_lock_at_a_time(void **state)
     struct file_lock a, b;
 
     (void)state;
-    assert_int_equal(file_lock(&a, "kb.kvc", 0, &e), CAG_OK);
+    assert_int_equal(file_lock(&a, "kb.kvc", -1, 0, &e), CAG_OK);
     assert_true(fcntl(a.fd, F_GETFD) & FD_CLOEXEC);
-    assert_int_equal(file_lock(&b, "kb.kvc", 0, &e), CAG_E_LOCKED);
+    assert_int_equal(file_lock(&b, "kb.kvc", -1, 0, &e), CAG_E_LOCKED);
     assert_string_equal(e.file, "kb.kvc.lock");
-    assert_int_equal(file_lock(&b, "kb.kvc", 0.05, &e), CAG_E_LOCKED);
+    assert_int_equal(file_lock(&b, "kb.kvc", -1, 0.05, &e), CAG_E_LOCKED);
     /* a link to the file is the same lock */
     put("kb.kvc", "x");
     assert_int_equal(symlink("kb.kvc", "alias.kvc"), 0);
-    assert_int_equal(file_lock(&b, "alias.kvc", 0, &e), CAG_E_LOCKED);
+    assert_int_equal(file_lock(&b, "alias.kvc", -1, 0, &e), CAG_E_LOCKED);
     file_unlock(&a);
     file_unlock(&a);
-    assert_int_equal(file_lock(&b, "kb.kvc", 0, &e), CAG_OK);
+    assert_int_equal(file_lock(&b, "kb.kvc", -1, 0, &e), CAG_OK);
     assert_true(file_exists("kb.kvc.lock"));
     file_unlock(&b);
     assert_true(file_exists("kb.kvc.lock"));
     /* only what it made itself can be undone */
-    assert_int_equal(file_lock(&b, "kb.kvc", 0, &e), CAG_OK);
+    assert_int_equal(file_lock(&b, "kb.kvc", -1, 0, &e), CAG_OK);
     file_lock_undo(&b);
     assert_true(file_exists("kb.kvc.lock"));
-    assert_int_equal(file_lock(&b, "new", 0, &e), CAG_OK);
+    assert_int_equal(file_lock(&b, "new", -1, 0, &e), CAG_OK);
     assert_true(file_exists("new.lock"));
     file_lock_undo(&b);
     file_lock_undo(&b);
     assert_false(file_exists("new.lock"));
-    assert_int_equal(file_lock(&b, "no/dir/x", 0, &e), CAG_E_CREATE);
+    assert_int_equal(file_lock(&b, "no/dir/x", -1, 0, &e), CAG_E_CREATE);
 }
 
 /* Who waited for a lock that is undone does not hold a file without a name. */
@@ -214,16 +216,17 @@ static void an_undone_lock_is_no_lock(void **state)
     pid_t pid;
 
     (void)state;
-    assert_int_equal(file_lock(&a, "u", 0, NULL), CAG_OK);
+    assert_int_equal(file_lock(&a, "u", -1, 0, NULL), CAG_OK);
     assert_int_equal(pipe(fd), 0);
     pid = fork();
     if (pid == 0) {
         close(a.fd); /* it is the parent's lock as well */
-        if (write(fd[1], "x", 1) != 1 || file_lock(&b, "u", 10, NULL) != CAG_OK)
+        if (write(fd[1], "x", 1) != 1 ||
+            file_lock(&b, "u", -1, 10, NULL) != CAG_OK)
             _exit(1);
         /* nobody else can have it now */
         _exit(file_exists("u.lock") &&
-                      file_lock(&c, "u", 0, NULL) == CAG_E_LOCKED
+                      file_lock(&c, "u", -1, 0, NULL) == CAG_E_LOCKED
                   ? 0
                   : 2);
     }
@@ -247,13 +250,14 @@ static void a_waiting_lock_is_got(void **state)
     pid_t child = fork();
     if (child == 0) {
         struct file_lock l;
-        if (file_lock(&l, "w", 0, NULL) != CAG_OK || write(fd[1], "x", 1) != 1)
+        if (file_lock(&l, "w", -1, 0, NULL) != CAG_OK ||
+            write(fd[1], "x", 1) != 1)
             _exit(1);
         usleep(50000);
         _exit(0); /* dies with the lock held */
     }
     assert_int_equal(read(fd[0], &c, 1), 1);
-    assert_int_equal(file_lock(&a, "w", 10, NULL), CAG_OK);
+    assert_int_equal(file_lock(&a, "w", -1, 10, NULL), CAG_OK);
     file_unlock(&a);
     assert_int_equal(waitpid(child, NULL, 0), child);
     close(fd[0]);

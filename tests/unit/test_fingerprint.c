@@ -250,6 +250,72 @@ static void uses_the_read_only_one(void **state)
     assert_true(is_plain(a, &mem));
 }
 
+/* With a wrong digest planted in ro's memory, is it used? */
+static bool believed(const char *a, const char *ro)
+{
+    struct fingerprint_memory mem = { NULL, ro, false, NULL, NULL, 0 };
+
+    return !is_plain(a, &mem);
+}
+
+/* What another user can have written is not believed; nothing waits. */
+static void believes_nobody_else(void **state)
+{
+    struct fingerprint_memory mem = { NULL, NULL, false, NULL, NULL, 0 };
+    const char *a = large[4];
+    char dir[96], file[128], lock[160];
+    struct timespec begin, end;
+
+    (void)state;
+    snprintf(dir, sizeof dir, "%s/trust", root);
+    snprintf(file, sizeof file, "%s/fingerprints", dir);
+    snprintf(lock, sizeof lock, "%s.lock", file);
+    mem.dir = dir;
+    assert_true(is_plain(a, &mem));
+    assert_int_equal(n_record(file), 1);
+    bend(file, 0, 40, true);
+    assert_true(believed(a, dir));
+    assert_int_equal(chmod(file, 0620), 0);
+    assert_false(believed(a, dir));
+    assert_int_equal(chmod(file, 0602), 0);
+    assert_false(believed(a, dir));
+    assert_int_equal(chmod(file, 0644), 0);
+    assert_true(believed(a, dir));
+    assert_int_equal(chmod(dir, 0777), 0);
+    assert_false(believed(a, dir));
+    assert_int_equal(chmod(dir, 01777), 0);
+    assert_false(believed(a, dir));
+    assert_int_equal(chmod(dir, 0770), 0);
+    assert_false(believed(a, dir));
+    assert_int_equal(unlink(file), 0); /* nor is anything written there */
+    assert_true(is_plain(a, &mem));
+    assert_int_equal(n_record(file), 0);
+    assert_int_equal(chmod(dir, 0700), 0);
+    assert_true(is_plain(a, &mem));
+    assert_int_equal(n_record(file), 1);
+    bend(file, 0, 40, true);
+    if (chown(file, 65534, (gid_t)-1) == 0) { /* as root */
+        assert_false(believed(a, dir));
+        assert_int_equal(chown(file, 0, (gid_t)-1), 0);
+        assert_true(believed(a, dir));
+        assert_int_equal(chown(dir, 65534, (gid_t)-1), 0);
+        assert_false(believed(a, dir));
+        assert_int_equal(chown(dir, 0, (gid_t)-1), 0);
+    }
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    assert_int_equal(unlink(file), 0);
+    assert_int_equal(mkfifo(file, 0600), 0);
+    assert_true(is_plain(a, &mem));
+    unlink(lock);
+    assert_int_equal(symlink("/nowhere", lock), 0);
+    assert_true(is_plain(a, &mem));
+    assert_int_equal(unlink(lock), 0);
+    assert_int_equal(mkfifo(lock, 0600), 0);
+    assert_true(is_plain(a, &mem));
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    assert_true(end.tv_sec - begin.tv_sec < 30);
+}
+
 /* What is large is the caller's to say: a tokenizer.json is a model's. */
 static void remembers_from_min_bytes_on(void **state)
 {
@@ -377,6 +443,7 @@ int main(void)
         cmocka_unit_test(notices_changes),
         cmocka_unit_test(survives_damage),
         cmocka_unit_test(uses_the_read_only_one),
+        cmocka_unit_test(believes_nobody_else),
         cmocka_unit_test(remembers_from_min_bytes_on),
         cmocka_unit_test(survives_writers),
         cmocka_unit_test(identifies_models),
