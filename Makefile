@@ -46,6 +46,13 @@ else ifeq ($(MODE),fuzz)
 SAN = -fsanitize=fuzzer-no-link,address,undefined \
       -fno-sanitize-recover=undefined -fno-omit-frame-pointer -O1
 endif
+# a build that is to be used is hardened; who sets _FORTIFY_SOURCE keeps that
+ifeq ($(SAN),)
+HARDEN = -fstack-protector-strong $(if $(findstring _FORTIFY_SOURCE,$(CPPFLAGS) \
+         $(CFLAGS)),,$(if $(filter -O -O1 -O2 -O3 -Os -Og,$(CFLAGS)),\
+         -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2))
+HARDEN_LD = -Wl,-z,relro,-z,now
+endif
 CORE_LIBS = -lzstd -lcrypto -lxxhash -lyaml -lpcre2-8 -lutf8proc -ljansson \
             -lm -ldl -pthread
 
@@ -91,7 +98,9 @@ $(B)/obj/%_avx512.o: ISA = -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mf
 $(B)/obj/%_avx512bf16.o: ISA = -mavx512bf16 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c
 $(B)/obj/%_amx.o: ISA = -mprfchw -mamx-tile -mamx-bf16 -mavx512bf16 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c
 $(B)/obj/kernels/%.o: OPT = -O3
-# no reader of outside bytes is in kernels/, and clang takes minutes for them
+# no reader of outside bytes is in kernels/: sizes are checked before a call,
+# so that a guard at each would only cost; and clang takes minutes for them
+$(B)/obj/kernels/%.o: HARDEN =
 ifeq ($(MODE),fuzz)
 $(B)/obj/kernels/%.o: SAN =
 endif
@@ -99,7 +108,7 @@ endif
 $(B)/obj/%.o: %.c
 	@mkdir -p $(@D)
 	$(say) CC $<
-	$(Q)$(CC) $(CAG_CFLAGS) $(CPPFLAGS) $(CFLAGS) $(OPT) $(SAN) $(ISA) $(DEFS) -MMD -MP -c -o $@ $<
+	$(Q)$(CC) $(CAG_CFLAGS) $(HARDEN) $(CPPFLAGS) $(CFLAGS) $(OPT) $(SAN) $(ISA) $(DEFS) -MMD -MP -c -o $@ $<
 
 # where an installed plugin is looked for, last of all
 $(B)/obj/libcore/engine/backend_load.o: DEFS = -DCAG_LIBDIR='"$(LIBDIR)"'
@@ -118,7 +127,7 @@ $(B)/libcag.a: $(LIB_OBJ)
 # hidden but for cag_*; nothing may be left unresolved
 $(B)/$(SONAME): $(LIB_OBJ) libcore/libcag.map
 	$(say) LD $@
-	$(Q)$(CC) $(CFLAGS) $(SAN) $(LDFLAGS) -shared -Wl,-soname,$(SONAME) \
+	$(Q)$(CC) $(CFLAGS) $(SAN) $(HARDEN_LD) $(LDFLAGS) -shared -Wl,-soname,$(SONAME) \
 	    -Wl,--version-script=libcore/libcag.map -Wl,-z,defs -o $@ $(LIB_OBJ) \
 	    $(CORE_LIBS)
 
@@ -131,7 +140,7 @@ LIBS_cag-ask = -ledit
 
 $(B)/cag-%: $(B)/obj/cmd/cag-%.o $(B)/libcmd.a $(B)/libcag.a
 	$(say) LD $@
-	$(Q)$(CC) $(CFLAGS) $(SAN) $(LDFLAGS) -o $@ $^ $(CORE_LIBS) $(LIBS_$(@F))
+	$(Q)$(CC) $(CFLAGS) $(SAN) $(HARDEN_LD) $(LDFLAGS) -o $@ $^ $(CORE_LIBS) $(LIBS_$(@F))
 
 # the tests of cmd/ see its objects, but no program's main
 $(B)/tests/unit/test_opt $(B)/tests/unit/test_ui $(B)/tests/unit/test_ask: $(B)/libcmd.a

@@ -302,7 +302,7 @@ static void from_environment(void)
 {
     for (int i = 0; usage->specs[i].type != OPT_T_END; i++) {
         const opt_spec *s = &usage->specs[i];
-        const char *text = s->env ? getenv(s->env) : NULL;
+        const char *text = s->env ? secure_getenv(s->env) : NULL;
         if (!text || !*text || origin_of[i])
             continue;
         ui_format(origin_text[i], sizeof origin_text[i], "environment %s",

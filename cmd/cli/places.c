@@ -15,7 +15,7 @@
 
 static const char *env(const char *name)
 {
-    const char *v = getenv(name);
+    const char *v = secure_getenv(name);
 
     return v && *v ? v : NULL;
 }

@@ -14,10 +14,12 @@
 #include "engine/backend.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cag.h>
@@ -25,6 +27,7 @@
 
 #include "engine/backend_plugin.h"
 #include "util/error.h"
+#include "util/trust.h"
 
 #ifndef CAG_LIBDIR
 #define CAG_LIBDIR "/usr/local/lib"
@@ -57,6 +60,27 @@ static bool candidate(int i, char path[PATH_MAX])
     return len < PATH_MAX;
 }
 
+/* What is found by itself runs with the caller's rights: it must be his or
+ * root's, and not everybody's to write. */
+static cag_status check_owner(const char *path, cag_error *err)
+{
+    struct stat s;
+
+    if (stat(path, &s) != 0)
+        return cag_fail_sys(err, CAG_E_UNSUPPORTED, errno, path,
+                            "cannot read the CUDA plugin");
+    if (!trust_owner(&s))
+        return cag_fail(err, CAG_E_UNSUPPORTED, path, -1,
+                        "the CUDA plugin belongs to user %lu, neither to you "
+                        "nor to root, and is not loaded",
+                        (unsigned long)s.st_uid);
+    if (s.st_mode & S_IWOTH)
+        return cag_fail(err, CAG_E_UNSUPPORTED, path, -1,
+                        "the CUDA plugin may be written by everybody, and is "
+                        "not loaded; chmod o-w it");
+    return CAG_OK;
+}
+
 /* The plugin's path; CAG_E_UNSUPPORTED names the places. */
 static cag_status find_plugin(const char *named, char path[PATH_MAX],
                               cag_error *err)
@@ -72,7 +96,7 @@ static cag_status find_plugin(const char *named, char path[PATH_MAX],
     }
     for (int i = 0; i < 3; i++)
         if (candidate(i, path) && access(path, R_OK) == 0)
-            return CAG_OK;
+            return check_owner(path, err);
     return cag_fail(err, CAG_E_UNSUPPORTED, NULL, -1,
                     "there is no CUDA plugin (%s) beside the program, in "
                     "../lib/cag or in %s/cag",

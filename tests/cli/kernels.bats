@@ -32,8 +32,13 @@ refuses() {
     [ "$(sha256sum f16.kvc)" = "$before" ]
     for kb in f16 q8h; do
         refuses cag-ask --stale ignore $kb.kvc "How long?"
+        refuses cag-ask -q --no-cache --stale ignore $kb.kvc "How long?"
+        refuses cag-ask -q --stale ignore --batch kb.md $kb.kvc
+        refuses cag-build -q --refresh $kb.kvc
         refuses cag-bench -q $kb.kvc
     done
+    echo '[[1, 2, 3]]' >ids.json
+    refuses cag-bench probe -q -m "$model" --ids ids.json
 }
 
 @test "what computes nothing works with an unknown set" {

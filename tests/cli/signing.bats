@@ -57,3 +57,22 @@ setup() {
     run "$cag_sign" verify signers ops@example.org kb.kvc
     [ "$status" -eq 1 ]
 }
+
+@test "what is signed lies under no name, and no link is written through" {
+    mkdir bin
+    printf '#!/bin/sh\nls -A "%s" | grep "[.]in$" && exit 1\nexec "%s" "$@"\n' \
+        "$PWD" "$(command -v ssh-keygen)" >bin/ssh-keygen
+    chmod +x bin/ssh-keygen
+    rm kb.kvc.sig
+    umask 077
+    PATH=$PWD/bin:$PATH "$cag_sign" sign key kb.kvc
+    [ "$(stat -c %a kb.kvc.sig)" = 644 ]
+    [ "$(ls -A | grep -c '[.]sig')" -eq 1 ]
+    # a link in the signature's place is replaced, not followed
+    echo precious >victim
+    ln -sf victim kb.kvc.sig
+    "$cag_sign" sign key kb.kvc
+    [ ! -L kb.kvc.sig ]
+    [ "$(cat victim)" = precious ]
+    "$cag_sign" verify signers ops@example.org kb.kvc
+}
