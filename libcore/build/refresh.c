@@ -19,6 +19,7 @@
 #include "binding/record.h"
 #include "util/error.h"
 #include "util/mem.h"
+#include "util/trust.h"
 
 /* The prompt's parts that were not the default then. */
 static const char *custom(const jv *build, const char *part,
@@ -75,7 +76,7 @@ static cag_status check_owner(const char *path, const cag_build_opts *b,
 
     if (b->force || stat(path, &sb) != 0)
         return CAG_OK; /* what cannot be seen is said by who opens it */
-    if (sb.st_uid != geteuid() && sb.st_uid != 0)
+    if (!trust_owner(&sb))
         return cag_fail(err, CAG_E_USAGE, path, -1,
                         "belongs to another user, who chose what a refresh "
                         "would read; --force refreshes it nevertheless");
