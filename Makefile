@@ -180,9 +180,6 @@ NVFLAGS  = -std=c++17 -O3 -I. $(GENCODE) -Werror all-warnings -Xptxas -v \
 print-nvcc:
 	@echo $(NVCC)
 
-# no kernels in it
-$(B)/obj/cuda/kernels/cuda/device_cuda.o: GENCODE = -gencode arch=compute_80,code=sm_80
-
 # what ptxas says (registers, spills) is kept beside the object
 $(B)/obj/cuda/%.o: %.cu
 	@mkdir -p $(@D)
@@ -198,7 +195,7 @@ endif
 
 # cudart static, cuBLAS dynamic; the plugin's own copy of the library
 PLUGIN_OBJ = $(CU_OBJ) $(CU_C:%.c=$(B)/obj/%.o) $(B)/libcag.a
-LINK_PLUGIN = $(NVCC) -shared -cudart static -o $@ $(PLUGIN_OBJ) -lcublas \
+LINK_PLUGIN = $(NVCC) $(GENCODE) -shared -cudart static -o $@ $(PLUGIN_OBJ) -lcublas \
     -Xlinker --exclude-libs=ALL -Xlinker --no-undefined \
     -Xlinker -rpath='$$ORIGIN/lib' \
     -Xlinker -rpath=$(abspath $(dir $(NVCC))../lib64)
@@ -215,17 +212,18 @@ GPU_LIBS = $(foreach l,$(filter-out $(GPU_SYS),$(CORE_LIBS)),\
              $(or $(filter /%,$(shell $(CC) -print-file-name=lib$(l:-l%=%).a)),$l)) \
            $(patsubst -pthread,-lpthread,$(GPU_SYS))
 GPU_STD  = -Xcompiler -static-libstdc++,-static-libgcc
-GPU_TEST := $(addprefix $(B)/gpu-bin/,test_cuda_kernels test_cuda_attention probe_cuda)
+GPU_TEST := $(addprefix $(B)/gpu-bin/,test_cuda_kernels test_cuda_attention test_cuda_speed probe_cuda)
 GPU_BIN  := $(GPU_TEST) $(B)/gpu-bin/check_cuda $(B)/gpu-bin/libcag-cuda.so
 $(B)/gpu-bin/test_cuda_kernels: $(B)/obj/shim/tests/cuda/test_cuda_kernels.o
 $(B)/gpu-bin/test_cuda_attention: $(B)/obj/shim/tests/cuda/test_cuda_attention.o
+$(B)/gpu-bin/test_cuda_speed: $(B)/obj/shim/tests/cuda/test_cuda_speed.o
 $(B)/gpu-bin/probe_cuda: $(B)/obj/tests/cuda/probe_cuda.o
 # the kernels by themselves: no engine
 $(GPU_TEST): $(B)/obj/tests/cuda/device_control.o $(CU_OBJ) \
     $(patsubst %.c,$(B)/obj/%.o,$(filter kernels/%,$(CU_C))) $(B)/libcag.a
 	@mkdir -p $(@D)
 	$(say) NVLINK $@
-	$(Q)$(NVCC) -cudart static $(GPU_STD) -o $@ $(filter $(B)/obj/%,$^) \
+	$(Q)$(NVCC) $(GENCODE) -cudart static $(GPU_STD) -o $@ $(filter $(B)/obj/%,$^) \
 	    $(B)/libcag.a -lcublas $(GPU_LIBS) -Xlinker -rpath='$$ORIGIN/lib'
 # Debian's libjansson.a is not position-independent
 $(B)/gpu-bin/libcag-cuda.so: $(PLUGIN_OBJ)

@@ -18,11 +18,11 @@
  *
  * Tiles of codec q8h are read as they are, too: int8 codes come into the room
  * of the other stage, two tiles in flight, and are spread there to the f16 tile
- * that the same products read.  Query rows are turned as the keys were, scores
- * take the key's scale, weights the value's (in units of the largest so far,
- * for weights are f16), and the sum is turned back at the end.  The factors
- * that a turn needs lie across the lanes as the results do, so it happens in
- * registers.
+ * that the same products read.  Query rows come rotated as the keys are
+ * (cuk_rope_append), scores take the key's scale, weights the value's (in units
+ * of the largest so far, for weights are f16).  The sum stays rotated in its
+ * state: the transform is linear, so merge_kernel undoes it once for all items
+ * of a row.  Items of codes always leave states, for a row's own tiles are f16.
  *
  * Scores are in units of log2, so p = 2^(s - max); the running maximum and
  * sum are kept per row, the output is scaled when the maximum grows.  Items
@@ -41,9 +41,12 @@ extern "C" {                              /* q8h_block */
 
 struct attn_args {
     struct cuk_attn  a;
-    float           *state;    /* [n_state, n_head][o (d_head), m, l] */
+    float           *state;    /* [n_state, n_head][o (d_head), tail] */
     struct q8h_block block;
 };
+
+/* After a state's o: m, l, whether o is rotated, and a gap. */
+enum { STATE_M, STATE_L, STATE_ROTATED, STATE_TAIL = 4 };
 
 /* ------------------------------------------------------------ shared memory */
 
@@ -74,20 +77,6 @@ struct tiles {
     const uint8_t *k, *v, *ks, *vs;
 };
 
-/* The chunk that holds tile i of a segment, and how many tiles it has; i counts
- * from its first afterwards. */
-__device__ static const uint8_t *find_chunk(const struct cuk_seg &s,
-                                            int layer, int *i, int *n)
-{
-    const int chunk = *i / s.chunk_tile;
-    const int left = s.n_tile - chunk * s.chunk_tile;
-
-    *n = left < s.chunk_tile ? left : s.chunk_tile;
-    *i -= chunk * s.chunk_tile;
-    return (const uint8_t *)(s.base + (uint64_t)layer * s.layer_stride +
-                             (uint64_t)chunk * s.chunk_stride);
-}
-
 template <bool CODES>
 __device__ static struct tiles find_tile(const struct cuk_kv &kv, int layer,
                                          int n_kv_head, int head, int tile,
@@ -109,19 +98,6 @@ __device__ static struct tiles find_tile(const struct cuk_kv &kv, int layer,
     return t;
 }
 
-/* The factors of K's channels. */
-__device__ static const float *find_factors(const struct cuk_kv &kv,
-                                            int layer, int n_kv_head,
-                                            int head, int d)
-{
-    int i = 0, n;
-    const uint8_t *base = find_chunk(kv.shared, layer, &i, &n);
-
-    return (const float *)(base + 2 * (size_t)n_kv_head * (size_t)n *
-                                      KV_TILE * ((size_t)d + 2)) +
-           (size_t)head * (size_t)d;
-}
-
 /* Where piece j (8 elements) of a K and of a V tile lies. */
 template <int D>
 __device__ static void place(uint8_t *stage, int j, int d, uint8_t **k,
@@ -141,10 +117,28 @@ __device__ static void place(uint8_t *stage, int j, int d, uint8_t **k,
     *v = v_at(stage + layout<D>::k_bytes, t, q);
 }
 
-/* Start copying a tile pair: 8 * d pieces of 16 bytes each. */
+/*
+ * Start copying a tile pair: 8 * d pieces of 16 bytes each.  Where d is all of
+ * D, a thread's next piece lies NEXT bytes after the one before, in memory, in
+ * K and in V alike, and no address is computed twice: with one division a
+ * piece, addresses were half of all instructions.
+ */
+static const int NEXT = 16 * THREADS;
+
 template <int D>
 __device__ static void fetch(uint8_t *stage, const struct tiles &from, int d)
 {
+    if (d == D) {
+        const int tid = (int)threadIdx.x;
+        uint8_t *k, *v;
+        place<D>(stage, tid, D, &k, &v);
+#pragma unroll
+        for (int i = 0; i < 8 * D / THREADS; i++) {
+            copy_async16(k + NEXT * i, from.k + 16 * tid + NEXT * i);
+            copy_async16(v + NEXT * i, from.v + 16 * tid + NEXT * i);
+        }
+        return;
+    }
     for (int j = (int)threadIdx.x; j < 8 * d; j += THREADS) {
         uint8_t *k, *v;
         place<D>(stage, j, d, &k, &v);
@@ -166,22 +160,40 @@ __device__ static void fetch_codes(uint8_t *to, const struct tiles &from,
 struct alignas(8) codes8 { uint32_t w[2]; };
 struct alignas(16) half8 { uint32_t w[4]; };
 
-/* Codes that have arrived, to the f16 tile pair. */
+/* Piece j of codes that have arrived, to f16 at k and v. */
+__device__ static void spread_piece(uint8_t *k, uint8_t *v,
+                                    const uint8_t *codes, int j, int d)
+{
+    const struct codes8 a = ((const struct codes8 *)codes)[j];
+    const struct codes8 b = ((const struct codes8 *)codes)[8 * d + j];
+    struct half8 h;
+
+    codes_f16(h.w, a.w[0]);
+    codes_f16(h.w + 2, a.w[1]);
+    *(struct half8 *)k = h;
+    codes_f16(h.w, b.w[0]);
+    codes_f16(h.w + 2, b.w[1]);
+    *(struct half8 *)v = h;
+}
+
+/* All of them, to the f16 tile pair. */
 template <int D>
 __device__ static void spread(uint8_t *stage, const uint8_t *codes, int d)
 {
-    for (int j = (int)threadIdx.x; j < 8 * d; j += THREADS) {
-        const struct codes8 a = ((const struct codes8 *)codes)[j];
-        const struct codes8 b = ((const struct codes8 *)codes)[8 * d + j];
-        struct half8 h;
-        uint8_t *k, *v;
+    const int tid = (int)threadIdx.x;
+    uint8_t *k, *v;
+
+    if (d == D) {
+        place<D>(stage, tid, D, &k, &v);
+#pragma unroll
+        for (int i = 0; i < 8 * D / THREADS; i++)
+            spread_piece(k + NEXT * i, v + NEXT * i, codes, tid + THREADS * i,
+                         D);
+        return;
+    }
+    for (int j = tid; j < 8 * d; j += THREADS) {
         place<D>(stage, j, d, &k, &v);
-        codes_f16(h.w, a.w[0]);
-        codes_f16(h.w + 2, a.w[1]);
-        *(struct half8 *)k = h;
-        codes_f16(h.w, b.w[0]);
-        codes_f16(h.w + 2, b.w[1]);
-        *(struct half8 *)v = h;
+        spread_piece(k, v, codes, j, d);
     }
 }
 
@@ -189,7 +201,8 @@ __device__ static void spread(uint8_t *stage, const uint8_t *codes, int d)
 
 /* What a lane knows of its two rows (lane / 4 and that + 8 of its 16). */
 template <int D> struct rows {
-    const uint16_t *q[2];      /* NULL: no such row */
+    const uint16_t *q[2];      /* NULL: no such row; of codes, rotated */
+    float           unit[2];   /* of codes: what q is in */
     int             last[2];   /* position of the last visible key, or -1 */
     float           m[2], l[2];
     float           o[D / 8][4];
@@ -220,44 +233,6 @@ __device__ static float high_half(uint32_t u)
     return f16_to_float((uint16_t)(u >> 16));
 }
 
-/*
- * The transform of kernels.h over each row's channels in blocks of n >= 8, as
- * o lies: channel 8 * j + 2 * (lane % 4) + i of row h is x[j][2 * h + i].
- */
-template <int D>
-__device__ static void hadamard(float (*x)[4], int n, int lane)
-{
-#pragma unroll
-    for (int j = 0; j < D / 8; j++)
-#pragma unroll
-        for (int i = 0; i < 4; i += 2) {
-            float a = x[j][i], b = x[j][i + 1];
-            x[j][i] = a + b;
-            x[j][i + 1] = a - b;
-        }
-#pragma unroll
-    for (int other = 1; other <= 2; other *= 2)
-#pragma unroll
-        for (int j = 0; j < D / 8; j++)
-#pragma unroll
-            for (int i = 0; i < 4; i++) {
-                float b = __shfl_xor_sync(WARP_ALL, x[j][i], other);
-                x[j][i] = lane & other ? b - x[j][i] : x[j][i] + b;
-            }
-#pragma unroll
-    for (int h = 1; h < D / 8; h *= 2)
-        if (8 * h < n) {
-#pragma unroll
-            for (int j = 0; j < D / 8; j++)
-#pragma unroll
-                for (int i = 0; i < 4 && !(j & h); i++) {
-                    float a = x[j][i], b = x[j + h][i];
-                    x[j][i] = a + b;
-                    x[j + h][i] = a - b;
-                }
-        }
-}
-
 /* The A operand of channels 16 * kk .. of a lane's rows. */
 template <int D>
 __device__ static void load_q(uint32_t a[4], const struct rows<D> &r, int kk,
@@ -269,47 +244,6 @@ __device__ static void load_q(uint32_t a[4], const struct rows<D> &r, int kk,
         const uint16_t *q = r.q[i % 2];
         a[i] = q && c < d ? *(const uint32_t *)(q + c) : 0;
     }
-}
-
-/*
- * The same for keys of codes: turned, and in units of the row's largest value,
- * so that all fits f16.  o, still unused, is the room to do it.
- */
-template <int D>
-__device__ static void load_turned(uint32_t (*qf)[4], struct scales *s,
-                                   struct rows<D> &r, const float *f, int d,
-                                   const struct q8h_block &block, int lane)
-{
-    float top[2] = { 0, 0 };
-
-#pragma unroll
-    for (int j = 0; j < D / 8; j++)
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            int c = 8 * j + 2 * (lane % 4) + i % 2;
-            const uint16_t *q = r.q[i / 2];
-            r.o[j][i] = q && c < d ? f16_to_float(q[c]) * f[c] : 0.0f;
-        }
-    hadamard<D>(r.o, block.n, lane);
-#pragma unroll
-    for (int j = 0; j < D / 8; j++)
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            top[i / 2] = fmaxf(top[i / 2], fabsf(r.o[j][i]));
-#pragma unroll
-    for (int h = 0; h < 2; h++) {
-        top[h] = fmaxf(top[h], __shfl_xor_sync(WARP_ALL, top[h], 1));
-        top[h] = fmaxf(top[h], __shfl_xor_sync(WARP_ALL, top[h], 2));
-        s->unit[h] = top[h] * block.inverse;
-        top[h] = top[h] > 0 ? 1.0f / top[h] : 1.0f;
-    }
-#pragma unroll
-    for (int kk = 0; kk < D / 16; kk++)
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            const float *x = &r.o[2 * kk + i / 2][2 * (i % 2)];
-            qf[kk][i] = pack_f16(x[0] * top[i % 2], x[1] * top[i % 2]);
-        }
 }
 
 /* Scores of NB groups of 16 keys from group b0 on: s[b] is two n-tiles. */
@@ -368,6 +302,24 @@ __device__ static float grow_unit(struct scales *s, float inv[2])
     return s->top > old ? old * inv[0] : 1.0f;
 }
 
+/* Keys past a row's last one, of NB groups from key0 on: only where a row ends
+ * in them, which is the last tile of most items. */
+template <int NB>
+__device__ static void hide(float s[NB][8], const int last[2], int key0,
+                            int lane)
+{
+    if (key0 + 16 * NB - 1 <= last[0] && key0 + 16 * NB - 1 <= last[1])
+        return;
+#pragma unroll
+    for (int b = 0; b < NB; b++)
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            int key = key0 + 16 * b + 8 * (i / 4) + 2 * (lane % 4) + i % 2;
+            if (key > last[i / 2 % 2])
+                s[b][i] = -INFINITY;
+        }
+}
+
 /* Continue the rows' state over NB groups of 16 keys of a tile. */
 template <int D, int NB, bool CODES>
 __device__ static void step(struct rows<D> &r, struct scales &sc,
@@ -382,16 +334,12 @@ __device__ static void step(struct rows<D> &r, struct scales &sc,
         scale<NB>(s, sc.k, b0, sc.unit, lane);
         grown = grow_unit(&sc, inv);
     }
+    hide<NB>(s, r.last, key0 + 16 * b0, lane);
 #pragma unroll
     for (int b = 0; b < NB; b++)
 #pragma unroll
-        for (int i = 0; i < 8; i++) {
-            int key = key0 + 16 * (b0 + b) + 8 * (i / 4) + 2 * (lane % 4) +
-                      i % 2;
-            if (key > r.last[i / 2 % 2])
-                s[b][i] = -INFINITY;
+        for (int i = 0; i < 8; i++)
             top[i / 2 % 2] = fmaxf(top[i / 2 % 2], s[b][i]);
-        }
 #pragma unroll
     for (int h = 0; h < 2; h++) {
         top[h] = fmaxf(top[h], __shfl_xor_sync(WARP_ALL, top[h], 1));
@@ -443,10 +391,16 @@ __device__ static int token_of(const struct cuk_item &it, int i, int group)
     return it.row0 + i / group;
 }
 
-/* Two neighbouring channels of a row's result, from its state's parts. */
+/* Two neighbouring channels of a row's state. */
+struct part {
+    float o0, o1, m, l;
+    bool  rotated;
+};
+
+/* To the result, or to the state. */
 __device__ static void put_pair(const struct attn_args &g,
                                 const struct cuk_item &it, int i, int c,
-                                float o0, float o1, float m, float l)
+                                const struct part &p)
 {
     const struct cuk_shape &s = g.a.shape;
     const int group = s.n_head / s.n_kv_head;
@@ -460,26 +414,28 @@ __device__ static void put_pair(const struct attn_args &g,
     if (it.split < 0) {
         at = ((size_t)t * (size_t)s.n_head + head) * (size_t)s.d_head +
              (size_t)c;
-        float inv = 1.0f / l;
-        put_operand(g.a.dev_out, g.a.out_type, at, o0 * inv);
-        put_operand(g.a.dev_out, g.a.out_type, at + 1, o1 * inv);
+        float inv = 1.0f / p.l;
+        put_operand(g.a.dev_out, g.a.out_type, at, p.o0 * inv);
+        put_operand(g.a.dev_out, g.a.out_type, at + 1, p.o1 * inv);
         return;
     }
     at = (size_t)(g.a.dev_state0[t] + it.split) * (size_t)s.n_head + head;
-    float *to = g.state + at * (size_t)(s.d_head + 2);
+    float *to = g.state + at * (size_t)(s.d_head + STATE_TAIL);
     if (c == 0) {
-        to[s.d_head] = m;
-        to[s.d_head + 1] = l;
+        to[s.d_head + STATE_M] = p.m;
+        to[s.d_head + STATE_L] = p.l;
+        to[s.d_head + STATE_ROTATED] = p.rotated ? 1.0f : 0.0f;
     }
-    to[c] = o0;
-    to[c + 1] = o1;
+    to[c] = p.o0;
+    to[c + 1] = p.o1;
 }
 
 /* All warps had the same rows: join their states through shared memory. */
 template <int D>
 __device__ static void join(const struct attn_args &g,
                             const struct cuk_item &it, int n,
-                            const struct rows<D> &r, uint8_t *smem)
+                            const struct rows<D> &r, bool rotated,
+                            uint8_t *smem)
 {
     const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
     float *o = (float *)smem;                       /* [WARPS][16][D] */
@@ -502,16 +458,16 @@ __device__ static void join(const struct attn_args &g,
     __syncthreads();
     for (int j = (int)threadIdx.x; j < n * (D / 2); j += THREADS) {
         int i = j / (D / 2), c = j % (D / 2) * 2;
-        float top = -INFINITY, sum = 0, o0 = 0, o1 = 0;
+        struct part p = { 0, 0, -INFINITY, 0, rotated };
         for (int w = 0; w < WARPS; w++)
-            top = fmaxf(top, m[16 * w + i]);
-        for (int w = 0; w < WARPS && top != -INFINITY; w++) {
-            float f = fast_exp2(m[16 * w + i] - top);
-            sum += f * l[16 * w + i];
-            o0 += f * o[(16 * w + i) * D + c];
-            o1 += f * o[(16 * w + i) * D + c + 1];
+            p.m = fmaxf(p.m, m[16 * w + i]);
+        for (int w = 0; w < WARPS && p.m != -INFINITY; w++) {
+            float f = fast_exp2(m[16 * w + i] - p.m);
+            p.l += f * l[16 * w + i];
+            p.o0 += f * o[(16 * w + i) * D + c];
+            p.o1 += f * o[(16 * w + i) * D + c + 1];
         }
-        put_pair(g, it, i, c, o0, o1, top, sum);
+        put_pair(g, it, i, c, p);
     }
 }
 
@@ -519,7 +475,7 @@ __device__ static void join(const struct attn_args &g,
 template <int D>
 __device__ static void put_rows(const struct attn_args &g,
                                 const struct cuk_item &it, int n,
-                                const struct rows<D> &r)
+                                const struct rows<D> &r, bool rotated)
 {
     const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
 
@@ -529,9 +485,11 @@ __device__ static void put_rows(const struct attn_args &g,
         if (i >= n)
             continue;
 #pragma unroll
-        for (int j = 0; j < D / 8; j++)
-            put_pair(g, it, i, 8 * j + 2 * (lane % 4), r.o[j][2 * h],
-                     r.o[j][2 * h + 1], r.m[h], r.l[h]);
+        for (int j = 0; j < D / 8; j++) {
+            struct part p = { r.o[j][2 * h], r.o[j][2 * h + 1], r.m[h],
+                              r.l[h], rotated };
+            put_pair(g, it, i, 8 * j + 2 * (lane % 4), p);
+        }
     }
 }
 
@@ -573,7 +531,7 @@ __device__ static void walk(const struct attn_args &g,
     }
 }
 
-/* The same, of codes; o is what it is of f16 at the end. */
+/* The same, of codes; o stays rotated. */
 template <int D, bool FEW>
 __device__ static void walk_codes(const struct attn_args &g,
                                   const struct cuk_item &it,
@@ -592,14 +550,12 @@ __device__ static void walk_codes(const struct attn_args &g,
     fetch_codes(codes, from, d);
     copy_commit();
     load_scales(&next, from, lane);
-    load_turned<D>(qf, &sc, r, find_factors(kv, g.a.layer, s.n_kv_head, head,
-                                            d), d, g.block, lane);
+#pragma unroll
+    for (int kk = 0; kk < D / 16; kk++)
+        load_q<D>(qf[kk], r, kk, d, lane);
+    sc.unit[0] = r.unit[0];
+    sc.unit[1] = r.unit[1];
     sc.top = 0;
-#pragma unroll
-    for (int j = 0; j < D / 8; j++)
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            r.o[j][i] = 0;
     for (int tile = it.tile0, stage = 0; tile < it.tile1;
          tile++, stage ^= layout<D>::codes_bytes) {
         sc.k = next.k;
@@ -623,7 +579,6 @@ __device__ static void walk_codes(const struct attn_args &g,
             for (int b = 0; b < KV_TILE / 16; b += 2)
                 step<D, 2, true>(r, sc, smem, tile * KV_TILE, b, qf, lane);
     }
-    hadamard<D>(r.o, g.block.n, lane);
 #pragma unroll
     for (int j = 0; j < D / 8; j++)
 #pragma unroll
@@ -648,14 +603,17 @@ __device__ static void attend(const struct attn_args &g,
         int i = (FEW ? 0 : 16 * warp) + lane / 4 + 8 * h;
         int t = token_of(it, i, group);
         r.q[h] = NULL;
+        r.unit[h] = 0;
         r.last[h] = -1;
         r.m[h] = -INFINITY;
         r.l[h] = 0;
         if (i < n) {
+            const size_t row = (size_t)t * (size_t)s.n_head +
+                               (size_t)(head * group + i % group);
             r.last[h] = g.a.dev_row[t].pos;
-            r.q[h] = g.a.dev_q + ((size_t)t * (size_t)s.n_head +
-                                  (size_t)(head * group + i % group)) *
-                                     (size_t)d;
+            r.q[h] = (CODES ? g.a.dev_q_rotated : g.a.dev_q) + row * (size_t)d;
+            if (CODES)
+                r.unit[h] = g.a.dev_q_unit[row];
         }
     }
 #pragma unroll
@@ -681,19 +639,9 @@ __device__ static void attend(const struct attn_args &g,
         r.l[h] += __shfl_xor_sync(WARP_ALL, r.l[h], 2);
     }
     if constexpr (FEW)
-        join<D>(g, it, n, r, smem);
+        join<D>(g, it, n, r, CODES, smem);
     else
-        put_rows<D>(g, it, n, r);
-}
-
-/* A function by itself: inlined beside f16, both would spill registers. */
-template <int D, bool FEW>
-__device__ __noinline__ static void attend_codes(const struct attn_args &g,
-                                                 const struct cuk_item &it,
-                                                 const struct cuk_kv &kv,
-                                                 int n, uint8_t *smem)
-{
-    attend<D, FEW, true>(g, it, kv, n, smem);
+        put_rows<D>(g, it, n, r, CODES);
 }
 
 template <int D>
@@ -709,9 +657,9 @@ attention_kernel(struct attn_args g)
     const struct cuk_kv kv = g.a.dev_kv[it.kv];
     const bool codes = kv.codes && it.tile0 < kv.n_shared;
     if (codes && n <= 16)
-        attend_codes<D, true>(g, it, kv, n, smem);
+        attend<D, true, true>(g, it, kv, n, smem);
     else if (codes)
-        attend_codes<D, false>(g, it, kv, n, smem);
+        attend<D, false, true>(g, it, kv, n, smem);
     else if (n <= 16)
         attend<D, true, false>(g, it, kv, n, smem);
     else
@@ -720,30 +668,55 @@ attention_kernel(struct attn_args g)
 
 /* ------------------------------------------------------------------ merging */
 
+/* x of the block's threads, each a channel, transformed in blocks of n. */
+__device__ static float hadamard(float x, int n, float *room)
+{
+    const int c = (int)threadIdx.x;
+
+    for (int h = 1; h < n; h *= 2) {
+        room[c] = x;
+        __syncthreads();
+        float other = room[c ^ h];
+        x = c & h ? other - x : x + other;
+        __syncthreads();
+    }
+    return x;
+}
+
 /* One block per token and head: the states of its items, by log-sum-exp. */
 __global__ static void __launch_bounds__(CUK_D_HEAD_MAX)
 merge_kernel(struct attn_args g)
 {
+    CUK_SMEM(smem);
     const struct cuk_shape &s = g.a.shape;
     const int t = (int)blockIdx.x, c = (int)threadIdx.x;
     const int first = g.a.dev_state0[t], end = g.a.dev_state0[t + 1];
     const size_t nh = (size_t)s.n_head, head = blockIdx.y;
-    const size_t d = (size_t)s.d_head;
-    float top = -INFINITY, sum = 0, o = 0;
+    const size_t d = (size_t)s.d_head, size = d + STATE_TAIL;
+    float top = -INFINITY, sum = 0, o = 0, rotated = 0;
+    bool any = false;
 
-    if (first == end || c >= s.d_head)
+    if (first == end)
         return;
     for (int i = first; i < end; i++)
-        top = fmaxf(top, g.state[((size_t)i * nh + head) * (d + 2) + d]);
+        top = fmaxf(top, g.state[((size_t)i * nh + head) * size + d + STATE_M]);
     for (int i = first; i < end && top != -INFINITY; i++) {
-        const float *from = g.state + ((size_t)i * nh + head) * (d + 2);
-        float f = fast_exp2(from[d] - top);
-        sum += f * from[d + 1];
-        o += f * from[c];
+        const float *from = g.state + ((size_t)i * nh + head) * size;
+        float f = fast_exp2(from[d + STATE_M] - top);
+        float v = c < s.d_head ? f * from[c] : 0.0f;
+        sum += f * from[d + STATE_L];
+        if (from[d + STATE_ROTATED] != 0) {
+            any = true;
+            rotated += v;
+        } else {
+            o += v;
+        }
     }
-    put_operand(g.a.dev_out, g.a.out_type,
-                ((size_t)t * nh + head) * d + (size_t)c,
-                o / sum);
+    if (any)
+        o += hadamard(rotated, g.block.n, (float *)smem);
+    if (c < s.d_head)
+        put_operand(g.a.dev_out, g.a.out_type,
+                    ((size_t)t * nh + head) * d + (size_t)c, o / sum);
 }
 
 /* ---------------------------------------------------------------- launching */
@@ -751,7 +724,7 @@ merge_kernel(struct attn_args g)
 size_t cuk_state_bytes(const struct cuk_shape *shape, int n_state)
 {
     return (size_t)n_state * (size_t)shape->n_head *
-           (size_t)(shape->d_head + 2) * sizeof(float);
+           (size_t)(shape->d_head + STATE_TAIL) * sizeof(float);
 }
 
 template <int D>
@@ -783,9 +756,11 @@ int cuk_attention(struct cuk_stream *s, const struct cuk_attn *a)
     g.state = (float *)a->dev_state;
     g.block = q8h_block(sh->d_head);
     st = sh->d_head <= 64 ? launch<64>(s, g) : launch<128>(s, g);
-    if (st == 0)
+    if (st == 0 && a->n_state != 0) {
+        const unsigned threads = (unsigned)(sh->d_head + 31) / 32 * 32;
         CUK_RUN(s, "merge_kernel", merge_kernel,
-                dim3((unsigned)a->n_row, (unsigned)sh->n_head),
-                dim3((unsigned)(sh->d_head + 31) / 32 * 32), 0, g);
+                dim3((unsigned)a->n_row, (unsigned)sh->n_head), dim3(threads),
+                threads * sizeof(float), g);
+    }
     return st;
 }

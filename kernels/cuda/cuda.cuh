@@ -218,6 +218,11 @@ __device__ inline uint32_t pack_f16(float lo, float hi)
     return (uint32_t)float_to_f16(lo) | (uint32_t)float_to_f16(hi) << 16;
 }
 
+__device__ inline uint32_t pack_bf16(float lo, float hi)
+{
+    return (uint32_t)float_to_bf16(lo) | (uint32_t)float_to_bf16(hi) << 16;
+}
+
 /* Element i of an array of operands. */
 __device__ inline void put_operand(void *p, int type, size_t i, float f)
 {
@@ -234,6 +239,20 @@ __device__ inline float warp_sum(float v)
     for (int i = 16; i > 0; i /= 2)
         v += __shfl_xor_sync(WARP_ALL, v, i);
     return v;
+}
+
+/* The chunk that holds tile i of a segment, and how many tiles it has; i counts
+ * from its first afterwards. */
+__device__ inline const uint8_t *find_chunk(const struct cuk_seg &s,
+                                            int layer, int *i, int *n)
+{
+    const int chunk = *i / s.chunk_tile;
+    const int left = s.n_tile - chunk * s.chunk_tile;
+
+    *n = left < s.chunk_tile ? left : s.chunk_tile;
+    *i -= chunk * s.chunk_tile;
+    return (const uint8_t *)(s.base + (uint64_t)layer * s.layer_stride +
+                             (uint64_t)chunk * s.chunk_stride);
 }
 
 static inline int cuk_ceil(int a, int b)

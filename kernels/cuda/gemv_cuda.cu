@@ -2,37 +2,66 @@
  * gemv_cuda.cu - products over few tokens, and the choice of the next one.
  *
  * Bound by the bandwidth of device memory: every weight is read once, as
- * stored, and multiplied with up to eight tokens.  A warp takes two rows
- * (of one matrix, or a row of gate and the same row of up), so that every
- * part of x that it reads serves two rows; lanes take neighbouring units.
- * The type is switched on once per warp, outside the loop: one kernel serves
- * mixed models, and three matrices of different types take one launch.
+ * stored, and multiplied with up to eight tokens; more tokens are groups of
+ * eight that run side by side, so that a weight is still in the L2 cache when
+ * the next group asks for it.  A pair of rows (of one matrix, or a row of gate
+ * and the same row of up) is one warp's, so that every part of x that it reads
+ * serves two rows; lanes take neighbouring units.  Where there are too few
+ * pairs to keep the device's memory busy, four warps share one and add up at
+ * the end.  The type is switched on once per warp, outside the loop: one kernel
+ * serves mixed models, and three matrices of different types take one launch.
+ *
+ * The norm before a product is part of it: sum w[i] * (x[i] * norm[i] / rms) is
+ * (sum w[i] * norm[i] * x[i]) / rms, and every block finds rms for itself, from
+ * rows that lie in the L2 cache.  That is cheaper than one more kernel, which
+ * in a step is mostly the time between two kernels.
+ *
+ * Not measured on hardware: WARPS_PER_SM below which a pair is shared.
  */
 #include "kernels/cuda/quant.cuh"
 
-#define GEMV_WARPS 4
+#define GEMV_WARPS   4
+#define WARPS_PER_SM 8
 
 struct gemv_args {
     struct cuk_gemv g;
-    int             pair[3];     /* first pair of rows behind matrix i */
+    int             pair[3];     /* first pair of rows after matrix i */
+    int             share;       /* warps of a pair: 1 or GEMV_WARPS */
 };
 
-/* acc[r][t] += rows a, b times the tokens; those past n_x repeat the last */
+/* The tokens of a block: a group of at most NX of the n_x. */
+struct gemv_x {
+    const float *x;
+    int          n;
+};
+
+/* acc[r][t] += rows a, b times the tokens, units from u on in steps; tokens
+ * past the last repeat it */
 template <int T, int NX>
 __device__ static void dot2(float acc[2][NX], const uint8_t *a,
                             const uint8_t *b, const struct cuk_gemv &g,
-                            int lane)
+                            const struct gemv_x &gx, int u, int step)
 {
-    for (int u = lane; u < g.w[0].d_in / 8; u += 32) {
+#pragma unroll (NX == 1 ? 4 : 1)
+    for (; u < g.w[0].d_in / 8; u += step) {
         float wa[8], wb[8];
         int p0, p1;
 
         unit8<T>(a, u, wa, &p0, &p1);
         unit8<T>(b, u, wb, &p0, &p1);
+        if (g.dev_norm) {
+            float4 v = *(const float4 *)(g.dev_norm + p0);
+            float4 z = *(const float4 *)(g.dev_norm + p1);
+            float f[8] = { v.x, v.y, v.z, v.w, z.x, z.y, z.z, z.w };
+#pragma unroll
+            for (int i = 0; i < 8; i++) {
+                wa[i] *= f[i];
+                wb[i] *= f[i];
+            }
+        }
 #pragma unroll
         for (int t = 0; t < NX; t++) {
-            int n = t < g.n_x ? t : g.n_x - 1;
-            const float *x = g.dev_x + (size_t)n * g.ldx;
+            const float *x = gx.x + (size_t)(t < gx.n ? t : gx.n - 1) * g.ldx;
             float4 v = *(const float4 *)(x + p0);
             float4 z = *(const float4 *)(x + p1);
             float f[8] = { v.x, v.y, v.z, v.w, z.x, z.y, z.z, z.w };
@@ -45,37 +74,75 @@ __device__ static void dot2(float acc[2][NX], const uint8_t *a,
     }
 }
 
-template <int NX>
-__global__ static void __launch_bounds__(32 * GEMV_WARPS)
-gemv_kernel(struct gemv_args ga)
+/* 1 / rms of each token in inv[t], by the whole block. */
+__device__ static void find_rms(float *inv, const struct cuk_gemv &g,
+                                const struct gemv_x &gx)
 {
-    const struct cuk_gemv &g = ga.g;
-    const int lane = (int)threadIdx.x % 32;
-    const bool swiglu = g.mode == CUK_SWIGLU;
-    int p = (int)blockIdx.x * GEMV_WARPS + (int)threadIdx.x / 32, m = 0;
-    float acc[2][NX], first[NX];
+    const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
+    const int d = g.w[0].d_in;
 
-    while (m < g.n_mat && p >= ga.pair[m])
-        m++;
-    if (m == g.n_mat)
-        return;
-    if (m > 0)
-        p -= ga.pair[m - 1];
-    const struct kmat &wa = g.w[swiglu ? 0 : m], &wb = g.w[swiglu ? 1 : m];
-    const int ra = swiglu ? p : 2 * p, rb = swiglu ? p : 2 * p + 1;
-    const bool two = rb < wb.n_out;
-    const uint8_t *a = device_row(wa, ra), *b = device_row(wb, two ? rb : ra);
+    for (int t = warp; t < gx.n; t += GEMV_WARPS) {
+        const float4 *x = (const float4 *)(gx.x + (size_t)t * g.ldx);
+        float sum = 0;
+        for (int i = lane; i < d / 4; i += 32) {
+            float4 v = x[i];
+            sum += v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
+        }
+        sum = warp_sum(sum);
+        if (lane == 0)
+            inv[t] = 1.0f / sqrtf(sum / (float)d + g.eps);
+    }
+    __syncthreads();
+}
 
-    /* gate and up of different types: rare, two walks of one row each */
-    const int walks = wa.type == wb.type ? 1 : 2;
+/* Where four warps had parts of the same pair: their sum, in the first. */
+template <int NX>
+__device__ static void add_up(float acc[2][NX], float *part)
+{
+    const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
+
+    if (lane == 0 && warp > 0)
+#pragma unroll
+        for (int i = 0; i < 2 * NX; i++)
+            part[2 * NX * (warp - 1) + i] = acc[i / NX][i % NX];
+    __syncthreads();
+    if (warp == 0)
+#pragma unroll
+        for (int i = 0; i < 2 * NX; i++)
+            for (int w = 0; w < GEMV_WARPS - 1; w++)
+                acc[i / NX][i % NX] += part[2 * NX * w + i];
+}
+
+/* One row's sum for token t of the launch, to where the mode says. */
+__device__ static void put_sum(const struct cuk_gemv &g, int m, int t, int row,
+                               float v)
+{
+    float *y = g.dev_y[m] + (size_t)t * g.ldy[m] + (size_t)row;
+
+    if (g.dev_bias[m])
+        v += g.dev_bias[m][row];
+    *y = g.mode == CUK_ADD ? *y + v : v;
+}
+
+/* Sums of rows a and b of one type each; of two types: two walks, of one row
+ * each (gate and up seldom differ). */
+template <int NX>
+__device__ static void dot_pair(float acc[2][NX], const uint8_t *a, int type_a,
+                                const uint8_t *b, int type_b,
+                                const struct cuk_gemv &g,
+                                const struct gemv_x &gx, int u, int step)
+{
+    const int walks = type_a == type_b ? 1 : 2;
+    float first[NX];
+
 #pragma unroll 1
     for (int k = 0; k < walks; k++) {
         const uint8_t *r0 = k ? b : a, *r1 = walks == 1 ? b : r0;
-        const int type = k ? wb.type : wa.type;
+        const int type = k ? type_b : type_a;
 #pragma unroll
         for (int t = 0; t < NX; t++)
             acc[0][t] = acc[1][t] = 0;
-        CUK_TYPE_SWITCH(type, dot2<T, NX>(acc, r0, r1, g, lane))
+        CUK_TYPE_SWITCH(type, dot2<T, NX>(acc, r0, r1, g, gx, u, step))
 #pragma unroll
         for (int t = 0; t < NX; t++)
             first[t] = k ? first[t] : acc[0][t];
@@ -85,58 +152,106 @@ gemv_kernel(struct gemv_args ga)
         acc[0][t] = warp_sum(first[t]);
         acc[1][t] = warp_sum(acc[1][t]);
     }
-    if (lane != 0)
+}
+
+template <int NX>
+__global__ static void __launch_bounds__(32 * GEMV_WARPS)
+gemv_kernel(struct gemv_args ga)
+{
+    CUK_SMEM(smem);
+    const struct cuk_gemv &g = ga.g;
+    const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
+    const bool swiglu = g.mode == CUK_SWIGLU;
+    const int t0 = (int)blockIdx.y * NX;
+    const struct gemv_x gx = { g.dev_x + (size_t)t0 * g.ldx,
+                               g.n_x - t0 < NX ? g.n_x - t0 : NX };
+    float *inv = (float *)smem, acc[2][NX];
+    int p = (int)blockIdx.x * (GEMV_WARPS / ga.share) + warp / ga.share, m = 0;
+
+    if (g.dev_norm)
+        find_rms(inv, g, gx);
+    while (m < g.n_mat && p >= ga.pair[m])
+        m++;
+    if (m == g.n_mat)            /* all of a block that shares a pair, or none */
+        return;
+    if (m > 0)
+        p -= ga.pair[m - 1];
+    const struct kmat &wa = g.w[swiglu ? 0 : m], &wb = g.w[swiglu ? 1 : m];
+    const int ra = swiglu ? p : 2 * p, rb = swiglu ? p : 2 * p + 1;
+    const bool two = rb < wb.n_out;
+
+    dot_pair<NX>(acc, device_row(wa, ra), wa.type,
+                 device_row(wb, two ? rb : ra), wb.type, g, gx,
+                 lane + 32 * (warp % ga.share), 32 * ga.share);
+    if (ga.share > 1)
+        add_up<NX>(acc, inv + NX);
+    if (lane != 0 || warp % ga.share != 0)
         return;
 #pragma unroll
     for (int t = 0; t < NX; t++) {
-        if (t >= g.n_x)
+        if (t >= gx.n)
             break;
+        float scale = g.dev_norm ? inv[t] : 1.0f;
+        float a = acc[0][t] * scale, b = acc[1][t] * scale;
         if (swiglu) {
-            float v = acc[0][t];
-            g.dev_y[0][(size_t)t * g.ldy[0] + (size_t)p] =
-                v / (1.0f + expf(-v)) * acc[1][t];
+            g.dev_y[0][(size_t)(t0 + t) * g.ldy[0] + (size_t)p] =
+                a / (1.0f + expf(-a)) * b;
             continue;
         }
-        for (int k = 0; k < (two ? 2 : 1); k++) {
-            float *y = g.dev_y[m] + (size_t)t * g.ldy[m] + (size_t)(ra + k);
-            float v = acc[k][t];
-            if (g.dev_bias[m])
-                v += g.dev_bias[m][ra + k];
-            *y = g.mode == CUK_ADD ? *y + v : v;
-        }
+        put_sum(g, m, t0 + t, ra, a);
+        if (two)
+            put_sum(g, m, t0 + t, rb, b);
     }
+}
+
+/* Whether a launch is one that the kernel can do; fills in its pairs. */
+static bool plan_gemv(struct gemv_args *a, const struct cuk_gemv *g, int *pairs)
+{
+    if (g->n_mat < 1 || g->n_mat > 3 || g->n_x < 1 ||
+        g->n_x > CUK_GEMV_MOST || g->ldx % 4 != 0 ||
+        (uintptr_t)g->dev_x % 16 != 0 || (uintptr_t)g->dev_norm % 16 != 0 ||
+        (g->mode == CUK_SWIGLU &&
+         (g->n_mat != 2 || g->w[0].n_out != g->w[1].n_out)))
+        return false;
+    a->g = *g;
+    *pairs = 0;
+    for (int i = 0; i < g->n_mat; i++) {
+        if (!cuk_mat_ok(&g->w[i]) || g->w[i].d_in != g->w[0].d_in)
+            return false;
+        *pairs += cuk_ceil(g->w[i].n_out, 2);
+        a->pair[i] = *pairs;
+    }
+    if (g->mode == CUK_SWIGLU) {
+        *pairs = a->pair[0] = g->w[0].n_out;
+        a->g.n_mat = 1;
+    }
+    return true;
+}
+
+template <int NX>
+static int launch(struct cuk_stream *s, const char *name,
+                  const struct gemv_args &a, int pairs)
+{
+    dim3 grid((unsigned)cuk_ceil(pairs, GEMV_WARPS / a.share),
+              (unsigned)cuk_ceil(a.g.n_x, NX));
+
+    /* 1 / rms of each token, and the sums of three warps */
+    CUK_RUN(s, name, gemv_kernel<NX>, grid, dim3(32 * GEMV_WARPS),
+            (1 + 2 * (GEMV_WARPS - 1)) * NX * sizeof(float), a);
+    return 0;
 }
 
 int cuk_gemv(struct cuk_stream *s, const struct cuk_gemv *g)
 {
     struct gemv_args a;
-    int pairs = 0;
+    int pairs;
 
-    if (g->n_mat < 1 || g->n_mat > 3 || g->n_x < 1 ||
-        g->n_x > CUK_GEMV_ROWS || g->ldx % 4 != 0 ||
-        (uintptr_t)g->dev_x % 16 != 0 ||
-        (g->mode == CUK_SWIGLU &&
-         (g->n_mat != 2 || g->w[0].n_out != g->w[1].n_out)))
+    if (!plan_gemv(&a, g, &pairs))
         CUK_REFUSE(s->d, "cuk_gemv");
-    a.g = *g;
-    for (int i = 0; i < g->n_mat; i++) {
-        if (!cuk_mat_ok(&g->w[i]) || g->w[i].d_in != g->w[0].d_in)
-            CUK_REFUSE(s->d, "cuk_gemv: matrix");
-        pairs += cuk_ceil(g->w[i].n_out, 2);
-        a.pair[i] = pairs;
-    }
-    if (g->mode == CUK_SWIGLU) {
-        pairs = a.pair[0] = g->w[0].n_out;
-        a.g.n_mat = 1;
-    }
-    dim3 grid((unsigned)cuk_ceil(pairs, GEMV_WARPS)), block(32 * GEMV_WARPS);
-    if (g->n_x == 1)
-        CUK_RUN(s, "gemv_kernel<1>", gemv_kernel<1>, grid, block, 0, a);
-    else if (g->n_x <= 4)
-        CUK_RUN(s, "gemv_kernel<4>", gemv_kernel<4>, grid, block, 0, a);
-    else
-        CUK_RUN(s, "gemv_kernel<8>", gemv_kernel<8>, grid, block, 0, a);
-    return 0;
+    a.share = pairs < WARPS_PER_SM * s->d->info.n_sm ? GEMV_WARPS : 1;
+    return g->n_x == 1   ? launch<1>(s, "gemv_kernel<1>", a, pairs)
+           : g->n_x <= 4 ? launch<4>(s, "gemv_kernel<4>", a, pairs)
+                         : launch<8>(s, "gemv_kernel<8>", a, pairs);
 }
 
 /* ------------------------------------------------------------------- argmax */

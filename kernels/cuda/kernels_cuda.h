@@ -186,7 +186,7 @@ struct cuk_shape {
 
 /*
  * x[t] = row id of embed, f32 [n_row, d];  h[t] = rmsnorm(x[t]) * w, operand
- * type h_type, [n_row, d].  ref: h within (u + 1e-5) * |h|.
+ * type h_type, [n_row, d].  h NULL: only x.  ref: h within (u + 1e-5) * |h|.
  */
 int cuk_embed_norm(struct cuk_stream *s, float *dev_x, void *dev_h, int h_type,
                    const struct kmat *embed, const float *dev_w, float eps,
@@ -198,6 +198,10 @@ int cuk_embed_norm(struct cuk_stream *s, float *dev_x, void *dev_h, int h_type,
 int cuk_add_norm(struct cuk_stream *s, float *dev_x, const float *dev_y,
                  const float *dev_bias, void *dev_h, int h_type,
                  const float *dev_w, float eps, int n_row, int d);
+/* h[t] = rmsnorm(x[index[t]]) * w, as above: of rows that do not adjoin. */
+int cuk_pick_norm(struct cuk_stream *s, void *dev_h, int h_type,
+                  const float *dev_x, const int32_t *dev_index,
+                  const float *dev_w, float eps, int n_row, int d);
 /* out[t, i] = silu(g[t, i]) * u[t, i]; operand type, [n_row, d]; g and u
  * [n_row, ld].  ref: within (u + 1e-5) * |out| + 1e-30 */
 int cuk_swiglu(struct cuk_stream *s, void *dev_out, int out_type,
@@ -213,6 +217,10 @@ struct cuk_rope {
                                        rope_table, times mscale      */
     float q_scale;                  /* log2(e) / sqrt(d_head)        */
     int layer;
+    /* of rows whose prefix is of codes (else not written): q as keys of codes
+     * want it, f16 in units of its largest value, and that unit */
+    uint16_t *dev_q_rotated; /* [n_row, n_head, d_head] */
+    float *dev_q_unit;       /* [n_row, n_head]         */
 };
 /*
  * qkv f32 [n_row, n_head + 2 n_kv_head, d_head]: biases, norm of every head
@@ -249,14 +257,16 @@ int cuk_gemm(struct cuk_stream *s, float *dev_y, size_t ldy, bool add,
              const struct kmat *w, void *dev_panel, size_t panel_bytes);
 
 /*
- * Few tokens: weights are read once, as stored; x f32 [n_x, ldx], n_x <=
- * CUK_GEMV_ROWS.  Up to three matrices of one d_in in one launch.
+ * Few tokens: weights are read as stored, once for CUK_GEMV_ROWS tokens; x f32
+ * [n_x, ldx], n_x <= CUK_GEMV_MOST.  Up to three matrices of one d_in in one
+ * launch.  With dev_norm x stands for rmsnorm(x) * norm, as of cuk_add_norm.
  *   CUK_STORE   y[i][t, r] = w[i] x (+ bias[i][r])
  *   CUK_ADD     y[i][t, r] += the same
  *   CUK_SWIGLU  y[0][t, r] = silu(w[0] x) * (w[1] x); n_mat = 2, no bias
  * ref: |diff| <= 1e-6 * sqrt(d_in) * sum |x * w|
  */
 #define CUK_GEMV_ROWS 8
+#define CUK_GEMV_MOST 32
 enum cuk_gemv_mode { CUK_STORE, CUK_ADD, CUK_SWIGLU };
 struct cuk_gemv {
     enum cuk_gemv_mode mode;
@@ -268,6 +278,8 @@ struct cuk_gemv {
     const float *dev_x;
     size_t ldx; /* multiple of 4 */
     int n_x;
+    const float *dev_norm; /* [d_in], 16-aligned, or NULL */
+    float eps;
 };
 int cuk_gemv(struct cuk_stream *s, const struct cuk_gemv *g);
 
@@ -332,6 +344,8 @@ struct cuk_attn {
     struct cuk_shape shape;
     int layer;
     const uint16_t *dev_q; /* as cuk_rope_append left it        */
+    const uint16_t *dev_q_rotated;
+    const float *dev_q_unit;
     const struct cuk_row *dev_row;
     const struct cuk_kv *dev_kv;
     int n_row;
@@ -339,6 +353,8 @@ struct cuk_attn {
     int n_item;
     const int32_t *dev_state0; /* [n_row + 1]                       */
     void *dev_state;           /* cuk_state_bytes(n_state)          */
+    int n_state;               /* of the plan; a graph made for any
+                                  plan: not 0                       */
     void *dev_out;             /* [n_row, n_head, d_head]           */
     int out_type;              /* operand type                      */
 };

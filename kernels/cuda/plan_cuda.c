@@ -154,6 +154,17 @@ static int target_items(const struct cuk_shape *shape, int n_block)
     return n_block > shape->n_kv_head ? n_block / shape->n_kv_head : 1;
 }
 
+/* A prompt's last blocks see the most tiles: they come first, so that none of
+ * them is still running when all others are done. */
+static void longest_first(struct cuk_plan *p)
+{
+    for (int i = 0, j = p->n_item - 1; i < j; i++, j--) {
+        struct cuk_item t = p->item[i];
+        p->item[i] = p->item[j];
+        p->item[j] = t;
+    }
+}
+
 bool cuk_plan_make(struct cuk_plan *p, const struct cuk_shape *shape,
                    const struct cuk_row *row, int n_row,
                    const struct cuk_kv *kv, int n_block, int split_tile)
@@ -176,6 +187,7 @@ bool cuk_plan_make(struct cuk_plan *p, const struct cuk_shape *shape,
     if (pl.full)
         return false;
     p->state0[n_row] = p->n_state;
+    longest_first(p);
     return true;
 }
 

@@ -211,7 +211,27 @@ __device__ inline const uint8_t *device_row(const struct kmat &w, int r)
         break;                              \
     }
 
-/* One row into p[i0 + i], by the threads from, from + step, ... */
+/* Four neighbouring elements in one store; i is a multiple of 4. */
+__device__ inline void put_operand4(void *p, int type, size_t i,
+                                    const float v[4])
+{
+    if (type == KT_F32) {
+        float4 f = { v[0], v[1], v[2], v[3] };
+        *(float4 *)((float *)p + i) = f;
+        return;
+    }
+    uint2 h;
+    if (type == KT_BF16) {
+        h.x = pack_bf16(v[0], v[1]);
+        h.y = pack_bf16(v[2], v[3]);
+    } else {
+        h.x = pack_f16(v[0], v[1]);
+        h.y = pack_f16(v[2], v[3]);
+    }
+    *(uint2 *)((uint16_t *)p + i) = h;
+}
+
+/* One row into p[i0 + i], i0 a multiple of 8, by the threads from, from + step, ... */
 __device__ inline void put_row(void *p, int p_type, size_t i0,
                                const struct kmat &w, int r, int from,
                                int step)
@@ -224,10 +244,8 @@ __device__ inline void put_row(void *p, int p_type, size_t i0,
             int p0;
             int p1;
             unit8<T>(row, u, v, &p0, &p1);
-            for (int i = 0; i < 4; i++) {
-                put_operand(p, p_type, i0 + (size_t)(p0 + i), v[i]);
-                put_operand(p, p_type, i0 + (size_t)(p1 + i), v[4 + i]);
-            }
+            put_operand4(p, p_type, i0 + (size_t)p0, v);
+            put_operand4(p, p_type, i0 + (size_t)p1, v + 4);
         })
 }
 

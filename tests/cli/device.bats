@@ -90,7 +90,7 @@ for last; do :; done
 [ "$last" = --probe ] || echo '[{"step":"sum"}]' >"$last"
 echo "ran $*"
 END
-    for f in test_cuda_kernels test_cuda_attention probe_cuda; do
+    for f in test_cuda_kernels test_cuda_attention test_cuda_speed probe_cuda; do
         printf '#!/bin/sh\necho "ran %s"\n' $f >"$tree/$f"
     done
     printf '#!/bin/sh\necho "ran $0"\n' >"$tree/sys/python3"
@@ -116,14 +116,14 @@ run_tree() {
     [[ "$output" != *FAILED* && "$output" != *skipped* ]]
     results=$(cat "$tree/out/results.txt")
     [ "$(grep -c '"step":"sum"' <<<"$results")" -eq 4 ]
-    [[ "$results" == *"ran test_cuda_kernels"*"--tiny --step 15"* ]]
+    [[ "$results" == *"ran test_cuda_kernels"*"ran test_cuda_speed"*"--tiny --step 15"* ]]
 }
 
 @test "check_cuda.sh: a step that hangs, dies or is cut off fails" {
     local name
     fake_tree
     for name in check_cuda test_cuda_kernels test_cuda_attention \
-        probe_cuda sys/compute-sanitizer; do
+        test_cuda_speed probe_cuda sys/compute-sanitizer; do
         cp "$tree/$name" "$tree/kept"
         fake $name <<<'case "$*" in *--probe) exit 0;; esac; sleep 30'
         run_tree

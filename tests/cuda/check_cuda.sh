@@ -125,6 +125,7 @@ step 20 kernels "$bin/test_cuda_kernels"
 step 20 attention "$bin/test_cuda_attention"
 step 10 probe "$bin/probe_cuda" 1024
 bandwidth=$(sed -n 's/.*"copy_gb_per_s":\([0-9.]*\).*/\1/p' "$tmp/probe.log")
+step 25 speed "$bin/test_cuda_speed" 20
 step 110 full "$bin/check_cuda" --plugin "$plugin" --budget 105 --bandwidth "${bandwidth:-0}" "$tmp/full.json"
 sanitize 45 memcheck-attention memcheck "$bin/test_cuda_attention"
 sanitize 45 memcheck-kernels memcheck "$bin/test_cuda_kernels"

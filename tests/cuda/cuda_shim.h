@@ -55,6 +55,9 @@ struct float2 {
 struct alignas(16) float4 {
     float x, y, z, w;
 };
+struct alignas(8) uint2 {
+    uint32_t x, y;
+};
 struct alignas(16) uint4 {
     uint32_t x, y, z, w;
 };
@@ -99,6 +102,11 @@ void shim_barrier(int line);
  * called once with their operands. */
 typedef void shim_warp_fn(void *lane[32]);
 void shim_warp(shim_warp_fn *fn, int line, void *operand);
+
+inline void shim_nothing(void **)
+{
+}
+#define __syncwarp() shim_warp(shim_nothing, __LINE__, NULL)
 
 struct shim_shfl {
     uint32_t in, out;

@@ -99,6 +99,7 @@ struct segment {
             std::vector<float> f((size_t)(n_kv_head * d));
             for (float &v : f)
                 v = exp2f(spread * rnd_normal());
+            factors.insert(factors.end(), f.begin(), f.end());
             for (size_t c = 0; c < n_chunk; c++) {
                 int left = n_tile - (int)c * seg.chunk_tile;
                 int here = left < seg.chunk_tile ? left : seg.chunk_tile;
@@ -116,6 +117,12 @@ struct segment {
                     n_tile };
     }
     cuk_seg dev_seg = {};
+    std::vector<float> factors; /* [layers][heads][d] of codes */
+
+    const float *factor(int layer, int head) const
+    {
+        return &factors[(size_t)((layer * n_kv_head + head) * d)];
+    }
 
     /* by the words of kvc_layout.h, not by the code under test */
     const uint16_t *tile(int layer, int is_v, int head, int t) const
@@ -306,6 +313,43 @@ static void test_plan_sizes(void)
 
 /* ------------------------------------------------------------------ attention */
 
+/*
+ * What cuk_rope_append leaves of q for a prefix of codes: times the factors of
+ * K's channels, through the transform of kernels.h, in units of the largest.
+ */
+static void rotate_q(const world &w, const std::vector<uint16_t> &q,
+                     std::vector<uint16_t> &rotated, std::vector<float> &unit)
+{
+    const cuk_shape &s = w.shape;
+    const int d = s.d_head, n = q8h_block(d).n;
+
+    for (size_t i = 0; i < unit.size(); i++) {
+        const cuk_row &row = w.row[i / (size_t)s.n_head];
+        const int head = (int)(i % (size_t)s.n_head) / (s.n_head / s.n_kv_head);
+        std::vector<double> x((size_t)d);
+        double top = 0;
+        if (row.kv < 0 || !w.kv[(size_t)row.kv].codes)
+            continue;
+        const float *f = w.shared[(size_t)row.kv]->factor(w.layer, head);
+        for (int c = 0; c < d; c++)
+            x[(size_t)c] = (double)h2f(q[i * (size_t)d + (size_t)c]) *
+                           (double)f[c];
+        for (int h = 1; h < n; h *= 2)
+            for (int c = 0; c < d; c++)
+                if (!(c & h)) {
+                    double a = x[(size_t)c], b = x[(size_t)(c + h)];
+                    x[(size_t)c] = a + b;
+                    x[(size_t)(c + h)] = a - b;
+                }
+        for (double v : x)
+            top = fabs(v) > top ? fabs(v) : top;
+        unit[i] = (float)(top * (double)q8h_block(d).inverse);
+        for (int c = 0; c < d; c++)
+            rotated[i * (size_t)d + (size_t)c] =
+                f32_to_f16((float)(top > 0 ? x[(size_t)c] / top : 0));
+    }
+}
+
 static void attention_case(world &w, int out_type, int n_block, int split)
 {
     const cuk_shape &s = w.shape;
@@ -319,7 +363,11 @@ static void attention_case(world &w, int out_type, int n_block, int split)
     p.item.push_back({});                        /* padding of a graph */
     for (uint16_t &h : q)
         h = f32_to_f16(rnd_normal() * 2 / sqrtf((float)d));
-    dev_array<uint16_t> dq(q);
+    std::vector<uint16_t> rotated(n, 0xffff);
+    std::vector<float> unit(w.row.size() * (size_t)s.n_head, NAN);
+    rotate_q(w, q, rotated, unit);
+    dev_array<uint16_t> dq(q), drotated(rotated);
+    dev_array<float> dunit(unit);
     dev_array<cuk_row> drow(w.row);
     dev_array<cuk_kv> dkv(w.kv);
     dev_array<cuk_item> ditem(p.item);
@@ -330,6 +378,9 @@ static void attention_case(world &w, int out_type, int n_block, int split)
     a.shape = s;
     a.layer = w.layer;
     a.dev_q = dq.p;
+    a.dev_q_rotated = drotated.p;
+    a.dev_q_unit = dunit.p;
+    a.n_state = p.p.n_state;
     a.dev_row = drow.p;
     a.dev_kv = dkv.p;
     a.n_row = (int)w.row.size();

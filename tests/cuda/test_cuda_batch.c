@@ -7,7 +7,7 @@
 enum { N_BATCH = 11 };
 
 /* Many questions on one prefix in one step, with one that has none. */
-static void batch(void **state)
+static void check_batch(const char *model)
 {
     enum { N = 70 };
     const float *x[N_BATCH], *y[N_BATCH];
@@ -15,8 +15,7 @@ static void batch(void **state)
     cag_prefix *p = NULL, *q = NULL;
     int32_t id[N_BATCH];
 
-    (void)state;
-    set_up("models/llama-bias");
+    set_up(model);
     a[0] = prefilled(t.cpu, NULL, 0, N, x);
     cag_kvc *k = mt_cache(a[0], t.m, N, "f16z", 64, t.path);
     cag_session_free(a[0]);
@@ -62,6 +61,13 @@ static void batch(void **state)
     cag_kvc_close(k);
     tear_down();
     check_median();
+}
+
+static void batch(void **state)
+{
+    (void)state;
+    check_batch("models/llama-bias");
+    check_batch("models/llama.Q4_0.gguf");
 }
 
 /*

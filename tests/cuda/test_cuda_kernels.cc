@@ -124,6 +124,28 @@ static void test_add_norm(void)
         }
 }
 
+static void test_pick_norm(void)
+{
+    const std::vector<int32_t> index = { 5, 0, 5, 2 };
+
+    for (int type : operand_types)
+        for (int d : { 8, 72, 264 }) {
+            std::vector<float> x = rnd_floats((size_t)(6 * d)), w, want;
+            w = rnd_floats((size_t)d);
+            want.resize(index.size() * (size_t)d);
+            dev_array<float> dx(x), dw(w);
+            dev_array<int32_t> di(index);
+            operands dh(type, want.size());
+            for (size_t i = 0; i < index.size(); i++)
+                kernels_ref.rmsnorm(&want[i * (size_t)d], (size_t)d,
+                                    &x[(size_t)(index[i] * d)], (size_t)d,
+                                    w.data(), 1, d, 1e-6f);
+            RUN(cuk_pick_norm(stream, dh.mem.p, type, dx.p, di.p, dw.p, 1e-6f,
+                              (int)index.size(), d));
+            near_rows(dh.get(), want, type, "pick_norm");
+        }
+}
+
 static void test_swiglu(void)
 {
     for (int type : operand_types)
@@ -159,6 +181,7 @@ static void test_many_rows(void)
     r.shape = a.shape = { 2, 1, 8 };
     a.n_row = n;
     a.n_item = n;
+    a.n_state = -1;
     CHECK(cuk_capture_begin(stream) == 0, "%s", cuk_error(dev)->call);
     CHECK(cuk_embed_norm(stream, x.p, x.p, KT_F32, &w.on_dev, x.p, 0, row.p, n) == 0, "%s", cuk_error(dev)->call);
     CHECK(cuk_add_norm(stream, x.p, NULL, NULL, x.p, KT_F32, x.p, 0, n, d) == 0, "%s", cuk_error(dev)->call);
@@ -177,6 +200,33 @@ struct rope_case {
     bool bias, norm;
     int  overflow;       /* row whose v is too large, or -1 */
 };
+
+/* q of a row, as f16 has it, against what keys of codes are to meet. */
+static void check_rotated(const uint16_t *q, const float *f,
+                          const uint16_t *rotated, float unit, int d)
+{
+    std::vector<double> x((size_t)d);
+    double top = 0;
+
+    for (int i = 0; i < d; i++)
+        x[(size_t)i] = (double)f16_to_f32(q[i]) * (double)f[i];
+    for (int h = 1; h < q8h_block(d).n; h *= 2)
+        for (int i = 0; i < d; i++)
+            if (!(i & h)) {
+                double a = x[(size_t)i], b = x[(size_t)(i + h)];
+                x[(size_t)i] = a + b;
+                x[(size_t)(i + h)] = a - b;
+            }
+    for (double v : x)
+        top = fabs(v) > top ? fabs(v) : top;
+    CHECK(fabs((double)unit - top * (double)q8h_block(d).inverse) <=
+              1e-5 * (double)unit, "d %d: unit %g of %g", d, (double)unit, top);
+    for (int i = 0; i < d; i++) {
+        double g = f16_to_f32(rotated[i]), want = x[(size_t)i] / top;
+        CHECK(fabs(g - want) <= fabs(want) / 1024 + 1e-5,
+              "d %d, rotated %d: %g, want %g", d, i, g, want);
+    }
+}
 
 static void rope_one(const rope_case &c)
 {
@@ -213,6 +263,17 @@ static void rope_one(const rope_case &c)
     kv.own = { (uint64_t)(uintptr_t)own.p, layer_elems * 2, 0, n_tile,
                n_tile };
     kv.n_shared = n_shared;
+    /* a prefix of codes: one chunk, of which only the factors are read */
+    const size_t codes = 2 * (size_t)(c.n_kv_head * n_shared) * KV_TILE *
+                         (size_t)(c.d + 2) / 4;
+    std::vector<float> prefix(codes + (size_t)(c.n_kv_head * c.d));
+    for (float &f : prefix)
+        f = exp2f(rnd_normal());
+    dev_array<float> dprefix(prefix);
+    kv.codes = 1;
+    kv.shared = { (uint64_t)(uintptr_t)dprefix.p, 0, 0, n_shared, n_shared };
+    dev_array<uint16_t> rotated(dq.n);
+    dev_array<float> unit((size_t)(n * c.n_head));
     dev_array<cuk_kv> dkv(std::vector<cuk_kv>{ cuk_kv{}, kv });
     dev_array<cuk_row> drow(row);
     dev_array<int32_t> bad(std::vector<int32_t>{ INT32_MAX });
@@ -227,11 +288,22 @@ static void rope_one(const rope_case &c)
     r.dev_sin = dsn.p;
     r.q_scale = scale;
     r.layer = layer;
+    r.dev_q_rotated = rotated.p;
+    r.dev_q_unit = unit.p;
     RUN(cuk_rope_append(stream, &r, dqkv.p, dq.p, drow.p, dkv.p, n, bad.p));
     CHECK(bad.get()[0] == (c.overflow >= 0 ? c.overflow : INT32_MAX),
           "bad row %d", bad.get()[0]);
 
     std::vector<uint16_t> q = dq.get(), got = own.get(), want(got.size(), 0);
+    std::vector<uint16_t> in_codes = rotated.get();
+    std::vector<float> units = unit.get();
+    for (int i = 0; i < n * c.n_head; i++)
+        if (row[(size_t)(i / c.n_head)].kv >= 0)
+            check_rotated(&q[(size_t)(i * c.d)],
+                          &prefix[codes + (size_t)(i % c.n_head /
+                                                   (c.n_head / c.n_kv_head) *
+                                                   c.d)],
+                          &in_codes[(size_t)(i * c.d)], units[(size_t)i], c.d);
     for (int t = 0; t < n; t++) {
         float *x = &qkv[(size_t)(t * heads * c.d)];
         float *k = x + c.n_head * c.d, *v = k + c.n_kv_head * c.d;
@@ -347,16 +419,22 @@ static void test_gemm(void)
     gemm_case(KT_BF16, KT_BF16, 6, true, 17, 12);
 }
 
+/* What else a launch has: so many rows that a pair of them is not shared by
+ * warps; the norm of x. */
+enum { PLAIN, WIDE = 64, NORM = 1 };
+
 static void gemv_case(int mode, int n_mat, const int types[3], int n_x,
-                      bool bias, int perm)
+                      bool bias, int perm, int more = PLAIN)
 {
     int d = 40;
     for (int i = 0; i < n_mat; i++)
         if (kt_quantized(types[i]))
             d = kt_block_weights(types[i]) == 256 ? 768 : d == 768 ? d : 96;
     const size_t ldx = (size_t)d + 4;
-    std::vector<float> x = rnd_floats((size_t)n_x * ldx);
+    std::vector<float> x = rnd_floats((size_t)n_x * ldx), norm;
     dev_array<float> dx(x);
+    norm = rnd_floats((size_t)d, 2);
+    dev_array<float> dnorm(norm);
     matrix *w[3] = {};
     dev_array<float> *y[3] = {}, *b[3] = {};
     std::vector<float> y0[3], bf[3];
@@ -367,8 +445,15 @@ static void gemv_case(int mode, int n_mat, const int types[3], int n_x,
     g.dev_x = dx.p;
     g.ldx = ldx;
     g.n_x = n_x;
+    if (more & NORM) {
+        g.dev_norm = dnorm.p;
+        g.eps = 1e-5f;
+        kernels_ref.rmsnorm(x.data(), ldx, x.data(), ldx, norm.data(), n_x, d,
+                            g.eps);
+    }
     for (int i = 0; i < n_mat; i++) {
         int n_out = mode == CUK_SWIGLU ? 8 : 8 + 8 * i + (perm ? 0 : i + 1);
+        n_out += more & WIDE;
         w[i] = new matrix(types[i], n_out, d, perm);
         g.ldy[i] = (size_t)n_out + 2;
         y0[i] = rnd_floats((size_t)n_x * g.ldy[i]);
@@ -421,8 +506,15 @@ static void test_gemv(void)
     }
     const int mixed[3] = { KT_Q4_K, KT_Q6_K, KT_BF16 };
     for (int i = 1; i <= CUK_GEMV_ROWS; i++) {
-        gemv_case(CUK_STORE, 3, mixed, i, true, 0);
-        gemv_case(CUK_SWIGLU, 2, mixed, i, false, 0);
+        gemv_case(CUK_STORE, 3, mixed, i, true, 0, i % 2 ? PLAIN : WIDE);
+        gemv_case(CUK_SWIGLU, 2, mixed, i, false, 0, i % 3 ? PLAIN : NORM);
+    }
+    const int q4[3] = { KT_Q4_0, KT_Q4_0, KT_Q4_0 };
+    for (int i : { 1, 3, 9, 16, 27, CUK_GEMV_MOST }) {
+        gemv_case(CUK_STORE, 3, q4, i, true, 0, NORM);
+        gemv_case(CUK_STORE, 2, q4, i, false, 0, WIDE | NORM);
+        gemv_case(CUK_ADD, 1, q4, i, true, 0, WIDE);
+        gemv_case(CUK_SWIGLU, 2, q4, i, false, 0, WIDE | NORM);
     }
 }
 
@@ -489,6 +581,7 @@ int main(void)
     tap("dequant: every type, to every operand", test_dequant);
     tap("embed_norm", test_embed_norm);
     tap("add_norm", test_add_norm);
+    tap("pick_norm", test_pick_norm);
     tap("swiglu", test_swiglu);
     tap("131,072 rows", test_many_rows);
     tap("rope_append: norms, rotation, tiles, overflow", test_rope);

@@ -39,25 +39,29 @@ static void *carve(struct carve *cv, uint64_t n, uint64_t m, size_t size)
     return cv->base ? cv->base + at : NULL;
 }
 
-/* Room to expand the largest matrix that is not stored as an operand. */
+/* The panel grows to hold w, if that is not stored as an operand. */
+static void panel_hold(size_t *panel, const struct kmat *w, int operand)
+{
+    size_t row = (size_t)w->d_in * (operand == KT_F32 ? 4 : 2);
+    size_t all = row * (size_t)w->n_out;
+
+    if (w->type == operand && w->perm_half == 0)
+        return;
+    all = all < PANEL_MAX ? all : PANEL_MAX;
+    all = all > row ? all : row;
+    *panel = all > *panel ? all : *panel;
+}
+
+/* Room to expand the largest matrix. */
 static size_t panel_for(const struct cuda *c)
 {
-    size_t size = c->operand == KT_F32 ? 4 : 2, most = 0, row = 0;
+    size_t panel = 0;
 
-    for (int l = 0; l < c->cfg->n_layer; l++) {
-        const struct kmat *w = c->w->layer[l].mat;
-        for (int i = 0; i < N_MAT; i++) {
-            size_t r = (size_t)w[i].d_in * size;
-            size_t n = r * (size_t)w[i].n_out;
-            if (w[i].type == c->operand && w[i].perm_half == 0)
-                continue;
-            most = n > most ? n : most;
-            row = r > row ? r : row;
-        }
-    }
-    most = most < PANEL_MAX ? most : PANEL_MAX;
-    most = most > row ? most : row;
-    return (most + 255) & ~(size_t)255;
+    for (int l = 0; l < c->cfg->n_layer; l++)
+        for (int i = 0; i < N_MAT; i++)
+            panel_hold(&panel, &c->w->layer[l].mat[i], c->operand);
+    panel_hold(&panel, &c->w->head, c->operand);
+    return (panel + 255) & ~(size_t)255;
 }
 
 static void carve_all(struct cuda *c, struct carve *cv)
@@ -69,13 +73,14 @@ static void carve_all(struct cuda *c, struct carve *cv)
     c->h = carve(cv, n, d, sizeof(float));
     c->qkv = carve(cv, n, (uint64_t)c->d_qkv, sizeof(float));
     c->q = carve(cv, n, d_q, sizeof(uint16_t));
+    c->q_rotated = carve(cv, n, d_q, sizeof(uint16_t));
+    c->q_unit = carve(cv, n, (uint64_t)c->shape.n_head, sizeof(float));
     c->att = carve(cv, n, d_q, sizeof(float));
-    c->gate = carve(cv, n, ff, sizeof(float));
-    c->up = carve(cv, n, ff, sizeof(float));
+    c->gate_up = carve(cv, n, 2 * ff, sizeof(float));
     c->act = carve(cv, n, ff, sizeof(float));
     c->logits =
-        carve(cv, CUDA_LOGIT_ROWS, (uint64_t)c->cfg->n_vocab, sizeof(float));
-    c->argmax = carve(cv, CUK_ARGMAX_SCRATCH(CUDA_LOGIT_ROWS), 1, 1);
+        carve(cv, CUDA_HEAD_ROWS, (uint64_t)c->cfg->n_vocab, sizeof(float));
+    c->argmax = carve(cv, CUK_ARGMAX_SCRATCH(CUDA_HEAD_ROWS), 1, 1);
     c->panel = carve(cv, c->panel_bytes, 1, 1);
     c->state = carve(cv, cuk_state_bytes(&c->shape, c->cap_state), 1, 1);
     c->dev_input = carve(cv, c->input_bytes, 1, 1);

@@ -7,7 +7,9 @@
  *   feed_cuda.c      a load_pipe with pinned memory and events
  *   weights_cuda.c   the model on its way to the device
  *   kvcache_cuda.c   a cache's K and V, and timelines
- *   forward_cuda.c   one pass
+ *   forward_cuda.c   one pass: graphs, waits, outcomes
+ *   input_cuda.c     what it tells the device
+ *   queue_cuda.c     its kernels
  *   trace_cuda.c     when its parts ended
  *
  * Two streams: copy carries what is loaded, run computes.  run waits for copy
@@ -30,7 +32,8 @@
 
 /* Rows of a step in one pass; more are cut. */
 #define CUDA_STEP_ROWS  256
-/* Rows whose logits come back at a time. */
+/* Rows whose logits are computed at a time; that come back at a time. */
+#define CUDA_HEAD_ROWS  64
 #define CUDA_LOGIT_ROWS 16
 
 struct feed;
@@ -58,9 +61,10 @@ struct cuda_input {
     struct cuk_kv *kv;
     struct cuk_item *item;
     int32_t *state0;
+    int32_t *want; /* [n_row] the rows that have an outcome */
     /* what comes back of a pass, in one copy */
     int32_t *bad;  /* [n_layer] first row that overflows f16 */
-    int32_t *best; /* [n_row] of rows that want it           */
+    int32_t *best; /* [n_row] as want, of those that want it */
     size_t bytes;  /* up to best: what goes to the device    */
     size_t back;   /* from bad on                            */
 };
@@ -117,15 +121,17 @@ struct cuda {
 
     void *dev_scratch;
     uint64_t scratch_bytes;
-    float *x;         /* [rows, d_model] the residual stream */
-    void *h;          /* [rows, d_model] after a norm */
-    float *qkv;       /* [rows, d_qkv] */
-    uint16_t *q;      /* [rows, d_q] */
-    void *att;        /* [rows, d_q] */
-    float *gate, *up; /* [rows, d_ff] */
-    void *act;        /* [rows, d_ff] */
-    float *logits;    /* [CUDA_LOGIT_ROWS, n_vocab] */
-    void *argmax;     /* scratch of cuk_argmax */
+    float *x;            /* [rows, d_model] the residual stream */
+    void *h;             /* [rows, d_model] after a norm */
+    float *qkv;          /* [rows, d_qkv] */
+    uint16_t *q;         /* [rows, d_q] */
+    uint16_t *q_rotated; /* [rows, d_q], and its unit [rows, n_head]: as */
+    float *q_unit;       /* keys of codes want it                        */
+    void *att;           /* [rows, d_q] */
+    float *gate_up;      /* [rows, 2, d_ff] */
+    void *act;           /* [rows, d_ff] */
+    float *logits;       /* [CUDA_HEAD_ROWS, n_vocab] */
+    void *argmax;        /* scratch of cuk_argmax */
     void *panel;
     size_t panel_bytes;
     void *state;
@@ -292,6 +298,12 @@ void trace_cuda_free(struct cuda *c);
 
 /* ---------------------------------------------------------- forward_cuda.c */
 
+/* Rows up to which a matrix is read by GEMV: a quantized one as often as that
+ * is cheaper than expanding it. */
+static inline int cuda_few_rows(const struct kmat *w)
+{
+    return kt_quantized(w->type) ? CUK_GEMV_MOST : CUK_GEMV_ROWS;
+}
 /* Attention items and states of any pass, and the sizes of what goes there
  * and comes back. */
 void forward_cuda_bounds(struct cuda *c);

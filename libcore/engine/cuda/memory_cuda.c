@@ -95,7 +95,7 @@ cag_status cuda_check_room(struct cuda *c, uint64_t bytes, const char *what,
 
     if (st)
         return st;
-    if (cuda_block_bytes(bytes) > device)
+    if (bytes > device)
         return cag_fail(err, CAG_E_NOMEM, NULL, -1,
                         "%s needs %llu MiB of the GPU's memory, %llu MiB of "
                         "%llu MiB are free",
@@ -129,7 +129,7 @@ static bool fits_beside_spare(struct cuda *c, uint64_t bytes)
 cag_status cuda_alloc(struct cuda *c, void **out, uint64_t bytes,
                       const char *what, cag_error *err)
 {
-    cag_status st = cuda_check_room(c, bytes, what, err);
+    cag_status st = cuda_check_room(c, cuda_block_bytes(bytes), what, err);
     struct cuk_err e = { 0 };
 
     if (st)
