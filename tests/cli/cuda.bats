@@ -147,7 +147,7 @@ counted() {
     counted cag-ask -n 3 -u llama.kvc "Who leads?"
     says "cuda, sm_89; cuda:0 host shim 0, compute capability 8.9" \
         "driver 13.0" "MiB of its memory in use (weights " " KiB, cache " \
-        " KiB, sessions " " KiB, scratch 43"
+        " KiB, sessions " " KiB, scratch 44"
     expect 0 cag-ask -n 3 -u --device auto llama.kvc "Who leads?"
     says "cuda, sm_89; cuda:0 host shim 0"
     expect 0 cag-bench decode -r 1 --warmup 0 -n 2 -o json --gpu-layers 1 llama.kvc
@@ -175,11 +175,11 @@ END
     # the model fits, the cache does not
     expect 0 cag-ask -n 3 --device cpu qwen.kvc "Who leads?"
     cp "$out" cpu.qwen
-    CAG_SHIM=memory=127 expect 0 cag-ask -n 3 --device auto qwen.kvc "Who leads?"
+    CAG_SHIM=memory=129 expect 0 cag-ask -n 3 --device auto qwen.kvc "Who leads?"
     cmp cpu.qwen "$out"
     says "warning: using the CPU, not the GPU: the cache needs 1 MiB of the" \
-        "MiB of 127 MiB are free"
-    CAG_SHIM=memory=127 expect 71 cag-ask -n 3 qwen.kvc "Who leads?"
+        "MiB of 129 MiB are free"
+    CAG_SHIM=memory=129 expect 71 cag-ask -n 3 qwen.kvc "Who leads?"
     refused "the cache needs 1 MiB of the GPU's memory"
     # no driver, no device: nothing to complain about
     for shim in driver=0 devices=0; do
