@@ -6,6 +6,7 @@
 #include "ask/batch_row.h"
 #include "ask/crew.h"
 #include "ask/kb.h"
+#include "ask/support.h"
 #include "util/error.h"
 #include "util/mem.h"
 
@@ -22,17 +23,26 @@ struct many {
     int next, n_done;
 };
 
-/* Give out what question i has come to. */
-static void hand_over(struct many *a, int i)
+/* Give out what question i has come to, checked if that was asked for. */
+static cag_status hand_over(struct many *a, int i, cag_error *err)
 {
     struct crew_member *m = &a->one[i].m;
+    cag_text q = { a->q[i].text, a->q[i].size, 0 };
 
+    if (!m->error.status && support_is_asked(m->params)) {
+        cag_status st =
+            cag_answer_check(a->crew.kb, &q, NULL, m->params, &m->answer, err);
+
+        if (st)
+            return st;
+    }
     a->answer[i] = m->answer;
     if (a->error)
         a->error[i] = m->error;
     memset(&m->answer, 0, sizeof m->answer);
     m->question = NULL; /* handed over */
     a->n_done++;
+    return CAG_OK;
 }
 
 static cag_status start(struct many *a, int i, cag_error *err)
@@ -60,9 +70,9 @@ static cag_status run(struct many *a, cag_error *err)
             st = start(a, a->next++, err);
         if (!st)
             st = crew_step(&a->crew, err);
-        for (int i = 0; i < a->next; i++)
+        for (int i = 0; i < a->next && !st; i++)
             if (a->one[i].m.question && a->one[i].m.state == CREW_DONE)
-                hand_over(a, i);
+                st = hand_over(a, i, err);
         if (!st)
             st = crew_progress(&a->crew, a->n_done, a->n, err);
     }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# examples/batch and examples/magic.
+# examples/batch, examples/magic, ask.py and many_threads.c.
 
 bats_require_minimum_version 1.5.0
 
@@ -96,4 +96,41 @@ setup() {
         n=$((n + 1))
     done < <(sed -n '/^== 4/,$s/^    \(.*cag-\)/\1/p' out)
     [ "$n" -eq 4 ]
+}
+
+# The library of this build, as an installed program finds it.
+built_library() {
+    [ "${CAG_MODE:-release}" = release ] || skip "the shared library is of the release build"
+    lib=${CAG_BIN:-$BATS_TEST_DIRNAME/../../build/release}
+    lib=$(cd "$lib" && pwd)
+    export LD_LIBRARY_PATH="$lib"
+}
+
+@test "ask.py asks many questions through ctypes" {
+    built_library
+    [ "$(python3 "$examples/ask.py" kb.kvc 'How long?' 'Why?' | wc -l)" = 2 ]
+    python3 "$examples/ask.py" kb.kvc 'How long?' 'Why?' 'How long?' >out
+    for q in 'How long?' 'Why?' 'How long?'; do
+        cag-ask -q -n 60 kb.kvc "$q" | tr '\n' ' ' | sed 's/ $/\n/'
+    done | cmp - out
+    run --separate-stderr python3 "$examples/ask.py" kb.kvc ' ' 'Why?'
+    [ "$status" -eq 1 ]
+    [[ $stderr == "ask.py: "*"(format)" ]]
+    [ "$(sed -n 2p out)" = "$output" ]
+    run --separate-stderr python3 "$examples/ask.py" missing.kvc 'Why?'
+    [ "$status" -eq 1 ]
+    [[ $stderr == "ask.py: missing.kvc: "*"(missing)" ]]
+}
+
+@test "many_threads.c: as many as wanted, and the answers of one" {
+    built_library
+    ${CC:-cc} -std=c11 -D_GNU_SOURCE -Wall -Wextra -Wpedantic -Werror \
+        -I"$BATS_TEST_DIRNAME/../../include" "$examples/many_threads.c" \
+        -L"$lib" -l:libcag.so.0 -pthread -o many_threads
+    for i in 1 2 3 4 5 6 7; do echo "Question $i?"; done >questions
+    ./many_threads kb.kvc 1 <questions | sort >want
+    [ "$(wc -l <want)" -ge 7 ]
+    ./many_threads kb.kvc 4 <questions | sort | cmp want -
+    run ./many_threads missing.kvc 2 <questions
+    [ "$status" -eq 1 ]
 }

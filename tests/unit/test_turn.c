@@ -318,6 +318,7 @@ static void many_questions_many_answers(void **state)
     q[N] = (cag_question){ .text = " ", .size = 1, .params = &p };
     q[N + 1] = (cag_question){ .text = "Why?", .size = 4, .params = &bad };
     q[N + 2] = (cag_question){ .text = "Why?", .size = 4 }; /* defaults */
+    hot.evidence = true;
     for (int parallel = 0; parallel < 5; parallel++) {
         memset(a, 0x55, sizeof a);
         assert_int_equal(cag_kb_ask_many(kb, q, N + 3, parallel, a,
@@ -336,6 +337,10 @@ static void many_questions_many_answers(void **state)
             if (i != N && i != N + 1) {
                 want = alone(q[i].text, q[i].params);
                 same_answer(&a[i], &want);
+                assert_int_equal(a[i].checked != NULL, i < N && i % 2);
+                if (a[i].checked)
+                    assert_int_equal(a[i].checked->support,
+                                     want.checked->support);
                 cag_answer_release(&want);
             }
             cag_answer_release(&a[i]);
