@@ -143,7 +143,7 @@ $(B)/cag-%: $(B)/obj/cmd/cag-%.o $(B)/libcmd.a $(B)/libcag.a
 	$(Q)$(CC) $(CFLAGS) $(SAN) $(HARDEN_LD) $(LDFLAGS) -o $@ $^ $(CORE_LIBS) $(LIBS_$(@F))
 
 # the tests of cmd/ see its objects, but no program's main
-$(B)/tests/unit/test_opt $(B)/tests/unit/test_ui $(B)/tests/unit/test_ask: $(B)/libcmd.a
+$(B)/tests/unit/test_opt $(B)/tests/unit/test_ui $(B)/tests/unit/test_ask $(B)/tests/unit/test_bench_axes: $(B)/libcmd.a
 
 $(B)/tests/%: $(B)/obj/tests/%.o $(B)/libcag.a
 	@mkdir -p $(@D)

@@ -5,7 +5,9 @@
  *   bench_probe.c     token ids in, continuation and logits out
  *   bench_process.c   a cag-ask process and its clock
  *   bench_output.c    a report as table, CSV, JSON
+ *   bench_words.c     units for people, and the sentence that sums up
  *   bench_svg.c       a report as a drawing
+ *   bench_axes.c      its scales, and ticks that are round
  */
 #ifndef CMD_BENCH_CMD_H
 #define CMD_BENCH_CMD_H
@@ -36,7 +38,5 @@ extern const char *const bench_formats[];
 /* Print a report; false after a message. */
 bool bench_print(const cag_bench_report *r, int format, FILE *to);
 bool bench_print_svg(const cag_bench_report *r, FILE *to);
-/* A number as a table shows it. */
-const char *bench_number(char out[32], double v, const char *unit);
 
 #endif

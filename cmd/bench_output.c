@@ -6,26 +6,14 @@
  */
 #include <cag/tool/bench.h>
 
-#include <math.h>
 #include <string.h>
 
 #include "cmd/bench_cmd.h"
+#include "cmd/bench_words.h"
 #include "cmd/cli/ui.h"
 #include "cmd/cli/ui_internal.h"
 
 const char *const bench_formats[] = { "md", "csv", "json", "jsonl", NULL };
-
-const char *bench_number(char out[32], double v, const char *unit)
-{
-    if (strcmp(unit, "bytes") == 0 || strcmp(unit, "questions") == 0 ||
-        fabs(v) >= 10000)
-        ui_format(out, 32, "%.0f", v);
-    else if (strcmp(unit, "s") == 0 && fabs(v) < 1)
-        ui_format(out, 32, "%.5f", v);
-    else
-        ui_format(out, 32, "%.4g", v);
-    return out;
-}
 
 /* --------------------------------------------------------------- Markdown */
 
@@ -44,6 +32,7 @@ static void md_text(FILE *to, const char *s)
 
 static void md_figure(FILE *to, const cag_bench_figure *f)
 {
+    struct bench_unit u = bench_unit(f->unit, f->median);
     char n[3][32];
 
     fprintf(to, "| %s | ", f->name);
@@ -53,31 +42,46 @@ static void md_figure(FILE *to, const cag_bench_figure *f)
     if (f->batch > 0)
         fprintf(to, "%d", f->batch);
     fprintf(to, " | %s | %s | %s | %s | %s | %d | ", f->state,
-            bench_number(n[0], f->median, f->unit),
-            bench_number(n[1], f->min, f->unit),
-            bench_number(n[2], f->max, f->unit), f->unit, f->n);
+            bench_digits(n[0], f->median / u.by),
+            bench_digits(n[1], f->min / u.by),
+            bench_digits(n[2], f->max / u.by), u.name, f->n);
     if (f->share >= 0)
         fprintf(to, "%.0f %%", 100 * f->share);
     fprintf(to, " |\n");
 }
 
+static bool told_before(const cag_bench_report *r, int i)
+{
+    for (int k = 0; k < i; k++)
+        if (!strcmp(r->note[k], r->note[i]))
+            return true;
+    return false;
+}
+
+/* What it comes to, the figures, what is to be said of them; and last what
+ * they were measured with. */
 static void print_md(const cag_bench_report *r, FILE *to)
 {
-    for (int i = 0; i < r->n_fact; i++) {
-        fprintf(to, "- %s: ", r->fact[i].key);
-        md_text(to, r->fact[i].value);
-        fputc('\n', to);
-    }
-    fprintf(to, "\n| figure | tokens | batch | page cache | median | min | "
+    char text[256];
+
+    if (*bench_summary(r, text))
+        fprintf(to, "**%s.**\n\n", text);
+    fprintf(to, "| figure | tokens | batch | page cache | median | min | "
                 "max | unit | n | share |\n"
                 "|---|--:|--:|---|--:|--:|--:|---|--:|--:|\n");
     for (int i = 0; i < r->n_figure; i++)
         md_figure(to, &r->figure[i]);
-    if (r->n_note > 0)
-        fputc('\n', to);
+    fputc('\n', to);
     for (int i = 0; i < r->n_note; i++) {
+        if (told_before(r, i))
+            continue;
         fprintf(to, "Note: ");
         md_text(to, r->note[i]);
+        fputs("\n\n", to);
+    }
+    for (int i = 0; i < r->n_fact; i++) {
+        fprintf(to, "- %s: ", r->fact[i].key);
+        md_text(to, r->fact[i].value);
         fputc('\n', to);
     }
 }

@@ -4,7 +4,8 @@
  *
  * The answer goes into a pipe.  When its first byte arrives the clock stops,
  * and so does the process, while its memory is looked at; then it runs to
- * its end.  Its messages go where ours go.
+ * its end.  What it says goes into memory, and to our standard error only if
+ * it fails: that every answer was cut where it was told to be is no news.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -14,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -121,6 +123,18 @@ static cag_status end_of(pid_t pid, bool answered, const char *ask,
     return fail(err, CAG_E_INTERNAL, 0, ask, what);
 }
 
+/* What the process said, to our standard error. */
+static void pass_on(int said)
+{
+    char text[4096];
+    ssize_t n;
+
+    ui_progress_hide();
+    if (lseek(said, 0, SEEK_SET) == 0)
+        while ((n = read_some(said, text, sizeof text)) > 0)
+            fwrite(text, 1, (size_t)n, stderr);
+}
+
 static cag_status run(char **argv, cag_bench_process *out, cag_error *err)
 {
     posix_spawn_file_actions_t act;
@@ -128,11 +142,20 @@ static cag_status run(char **argv, cag_bench_process *out, cag_error *err)
     int fd[2];
     pid_t pid;
 
-    if (pipe2(fd, O_CLOEXEC) != 0)
+    int said = memfd_create("cag-ask", MFD_CLOEXEC);
+    cag_status st;
+
+    if (said < 0)
+        return fail(err, CAG_E_IO, errno, argv[0], "cannot hold its messages");
+    if (pipe2(fd, O_CLOEXEC) != 0) {
+        close(said);
         return fail(err, CAG_E_IO, errno, argv[0], "cannot make a pipe");
+    }
     int sys = posix_spawn_file_actions_init(&act);
     if (sys == 0) {
         sys = posix_spawn_file_actions_adddup2(&act, fd[1], 1);
+        if (sys == 0)
+            sys = posix_spawn_file_actions_adddup2(&act, said, 2);
         if (sys == 0)
             sys = posix_spawn_file_actions_addopen(&act, 0, "/dev/null",
                                                    O_RDONLY, 0);
@@ -144,6 +167,7 @@ static cag_status run(char **argv, cag_bench_process *out, cag_error *err)
     close(fd[1]);
     if (sys != 0) {
         close(fd[0]);
+        close(said);
         return fail(err, CAG_E_IO, sys, argv[0], "cannot start");
     }
     ssize_t n = read_some(fd[0], text, 1);
@@ -156,7 +180,11 @@ static cag_status run(char **argv, cag_bench_process *out, cag_error *err)
     while (n > 0)
         n = read_some(fd[0], text, sizeof text);
     close(fd[0]);
-    return end_of(pid, answered, argv[0], err);
+    st = end_of(pid, answered, argv[0], err);
+    if (st)
+        pass_on(said);
+    close(said);
+    return st;
 }
 
 cag_status bench_ask_process(void *ctx, const char *kvc, const char *model,

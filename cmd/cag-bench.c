@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "cmd/bench_cmd.h"
+#include "cmd/bench_words.h"
 #include "cmd/cli/engine_opts.h"
 #include "cmd/cli/opt.h"
 #include "cmd/cli/places.h"
@@ -190,6 +191,9 @@ static int write_to(const char *path, const cag_bench_report *r, bool svg)
 
 static void print_change(const cag_bench_change *c)
 {
+    double high =
+        c->was->median > c->is->median ? c->was->median : c->is->median;
+    struct bench_unit u = bench_unit(c->is->unit, high);
     char was[32], is[32], where[96];
     int n = 0;
 
@@ -204,10 +208,16 @@ static void print_change(const cag_bench_change *c)
         ui_format(where + n, sizeof where - (size_t)n, ", %s", c->is->state);
     ui_note("%s%s%s: %s -> %s %s, %.1f %% %s",
             c->regression ? "REGRESSION " : "", c->is->name, where,
-            bench_number(was, c->was->median, c->was->unit),
-            bench_number(is, c->is->median, c->is->unit), c->is->unit,
+            bench_digits(was, c->was->median / u.by),
+            bench_digits(is, c->is->median / u.by), u.name,
             c->percent < 0 ? -c->percent : c->percent,
             c->percent > 0 ? "worse" : "better");
+}
+
+/* Less than a tenth of a per cent is no change that a line could show. */
+static bool is_equal(const cag_bench_change *c)
+{
+    return c->percent > -0.05 && c->percent < 0.05;
 }
 
 static cag_status read_report(const char *path, cag_bench_report *r,
@@ -231,7 +241,7 @@ static int compare(const cag_bench_report *is)
     cag_bench_change *c = NULL;
     cag_error err = CAG_ERROR_INIT;
     char differs[256];
-    int n = 0, n_worse = 0;
+    int n = 0, n_worse = 0, n_equal = 0;
     cag_status st = read_report(o.compare, &was, &err);
 
     if (!st)
@@ -244,14 +254,16 @@ static int compare(const cag_bench_report *is)
         ui_warn("the two reports differ in: %s", differs);
     for (int i = 0; i < n; i++) {
         n_worse += c[i].regression;
-        print_change(&c[i]);
+        n_equal += is_equal(&c[i]);
+        if (!is_equal(&c[i]))
+            print_change(&c[i]);
     }
     if (n == 0)
         ui_warn("%s holds no figure that was measured now",
                 ui_clean(o.compare));
     else
-        ui_note("%d of %d figures are more than %g %% worse", n_worse, n,
-                o.threshold);
+        ui_note("%d of %d figures are more than %g %% worse, %d are equal",
+                n_worse, n, o.threshold, n_equal);
     cag_free(c);
     cag_bench_report_release(&was);
     return n == 0 ? UI_DATA : n_worse > 0 ? UI_NO : UI_OK;

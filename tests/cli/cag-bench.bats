@@ -145,6 +145,16 @@ figure() { jq -se --arg n "$1" "map(select(.name == \$n)) | $2" figures.jsonl; }
     grep -qF 'git: x"y\|z' "$out"
     grep -qF '| decode_rate | 512 |  |  | 100 | 100 | 100 | tokens/s | 3 | 50 % |' "$out"
     grep -qF 'Note: a note' "$out"
+    # the finding first, in words; bytes and seconds in units for people
+    jq -c '.figures += [(.figures[0] | .name = "ttft_uncached" | .context = 2048 | .median = 64)]' old.json >found.json
+    expect 0 cag-bench show found.json
+    [ "$(head -n 1 "$out")" = "**4.0 s instead of 64 s to the first token, 16 times as fast: 2048 tokens of knowledge, from the start of cag-ask.**" ]
+    expect 0 cag-bench show report.json
+    head -n 1 "$out" | grep -q ' to the first token'
+    grep -qE '^\| file_bytes .* \| [KM]iB \|' "$out"
+    grep -qE '^\| map .* \| [mu]s \|' "$out"
+    expect 0 cag-bench show --svg - found.json
+    grep -qF '<title>4.0 s instead of 64 s to the first token, 16 times as fast</title>' "$out"
 }
 
 @test "what is no report is 65, with the reason" {
@@ -170,7 +180,7 @@ figure() { jq -se --arg n "$1" "map(select(.name == \$n)) | $2" figures.jsonl; }
 
 @test "the same report is no regression" {
     expect 0 cag-bench show --compare old.json old.json
-    grep -q '0 of 5 figures are more than 10 % worse' "$err"
+    [ "$(cat "$err")" = "cag-bench show: 0 of 5 figures are more than 10 % worse, 5 are equal" ]
     run ! grep -q 'limit_fma' "$err"
 }
 
@@ -178,7 +188,8 @@ figure() { jq -se --arg n "$1" "map(select(.name == \$n)) | $2" figures.jsonl; }
     write_report new.json 1.2 100 0.5
     expect 1 cag-bench show --compare old.json new.json
     grep -q 'REGRESSION ttft at 512 tokens, warm: 1 -> 1.2 s, 20.0 % worse' "$err"
-    grep -q '2 of 5 figures' "$err"
+    grep -q '2 of 5 figures are more than 10 % worse, 3 are equal' "$err"
+    [ "$(wc -l <"$err")" = 3 ]
     expect 0 cag-bench show --compare old.json --threshold 20.5 new.json
     write_report new.json 1 50 0.5
     expect 1 cag-bench show --compare old.json --threshold 99 new.json
@@ -218,8 +229,14 @@ figure() { jq -se --arg n "$1" "map(select(.name == \$n)) | $2" figures.jsonl; }
     expect 0 cag-bench show --svg old.svg old.json
     xml_ok old.svg
     grep -qF 'Made-up &lt;CPU> &amp; sons' old.svg
-    [ "$(grep -c '<polyline' old.svg)" = 3 ]
-    grep -qF '>process start to first byte (s)<' old.svg
+    # of two sizes a curve, of one size bars
+    [ "$(grep -c '<polyline' old.svg)" = 1 ]
+    [ "$(grep -c '<rect' old.svg)" -ge 3 ]
+    grep -qF '>From the start of the process to its first byte (s)<' old.svg
+    grep -qF '>tokens of knowledge (logarithmic axis)<' old.svg
+    grep -qF '>Size of the cache: 512 tokens of knowledge<' old.svg
+    grep -q '<title>.*</title>' old.svg
+    grep -q '<desc>.*Made-up' old.svg
     grep -qF '>2048<' old.svg
     run ! grep -Eq '<(script|style|image|link|foreignObject)|href|url\(|@font|nan|inf"' old.svg
     expect 0 cag-bench show --svg - report.json
