@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "kvc/kvc_read.h"
+#include "model/model.h"
 #include "binding/freshness.h"
 #include "binding/model_files.h"
 #include "engine/engine_note.h"
@@ -70,6 +71,14 @@ static cag_status open_model(cag_kb *kb, const cag_kb_opts *o, cag_error *err)
         return st;
     info = cag_model_get_info(kb->model);
     kb->n_vocab = info->n_vocab;
+    /* one that was built when nobody looked at the window */
+    if (kb->n_ctx > config_context(&kb->model->config))
+        kb->n_ctx = config_context(&kb->model->config);
+    if (kb->n_ctx <= (int64_t)kb->n_ids)
+        return cag_fail(err, CAG_E_LIMIT, cag_kvc_get_info(kb->kvc)->path, -1,
+                        "the cache holds %zu tokens, the model's sliding "
+                        "window of %lld leaves no room for a question",
+                        kb->n_ids, (long long)kb->n_ctx);
     for (size_t i = 0; i < kb->n_ids; i++)
         if (kb->ids[i] < 0 || kb->ids[i] >= info->n_vocab)
             return cag_fail(err, CAG_E_MISMATCH,

@@ -275,8 +275,14 @@ static cag_status add_up(struct build_job *j, cag_error *err)
 static cag_status choose_context(struct build_job *j, cag_error *err)
 {
     const cag_model_info *m = cag_model_get_info(j->model);
+    int most = config_context(&j->model->config);
 
-    j->n_ctx = j->o->n_ctx ? j->o->n_ctx : m->n_ctx;
+    j->n_ctx = j->o->n_ctx ? j->o->n_ctx : most;
+    if (j->n_ctx > most && most < m->n_ctx)
+        return cag_fail(err, CAG_E_LIMIT, j->model_path, -1,
+                        "--ctx-size %lld is more than the model's sliding "
+                        "window of %d, which is as far as cag computes it",
+                        (long long)j->n_ctx, most);
     if (j->n_ctx > m->n_ctx)
         return cag_fail(err, CAG_E_LIMIT, j->model_path, -1,
                         "--ctx-size %lld is more than the model was trained "
@@ -349,11 +355,14 @@ static cag_status check_fit(struct build_job *j, cag_error *err)
         return cag_fail(err, CAG_E_LIMIT, j->o->output, -1,
                         "the knowledge does not fit: %lld tokens + %lld "
                         "reserved for question and answer, the context has "
-                        "%lld; leave something out (cag-build -n shows "
+                        "%lld%s; leave something out (cag-build -n shows "
                         "where the tokens are) or take a model with a longer "
                         "context",
                         (long long)r->n_tok, (long long)j->reserve,
-                        (long long)j->n_ctx);
+                        (long long)j->n_ctx,
+                        j->n_ctx < m->n_ctx && !j->o->n_ctx
+                            ? " (the model's sliding window)"
+                            : "");
     if (j->o->max_memory && r->build_bytes > j->o->max_memory)
         return cag_fail(err, CAG_E_LIMIT, j->o->output, -1,
                         "the build needs about %llu MiB, --max-memory allows "

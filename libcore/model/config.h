@@ -39,6 +39,13 @@ struct model_config {
     int n_eos;
 };
 
+/* How many positions a timeline may have: of the context those that a window,
+ * which is computed only while it reaches over all of them, leaves. */
+static inline int config_context(const struct model_config *c)
+{
+    return c->window > 0 && c->window < c->n_ctx ? c->window : c->n_ctx;
+}
+
 cag_status config_from_gguf(const struct gguf *g, struct model_config *c,
                             cag_error *err);
 /* generation may be NULL; path names config.json in messages */
