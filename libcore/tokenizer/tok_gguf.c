@@ -181,6 +181,7 @@ struct source {
     struct gguf_str *text;
     int64_t *type; /* NULL: all normal */
     size_t n;
+    bool spm; /* model "llama" */
 };
 
 static cag_status read_tokens(struct source *s, cag_error *err)
@@ -208,9 +209,56 @@ static cag_status read_tokens(struct source *s, cag_error *err)
     return CAG_OK;
 }
 
+/*
+ * Texts that mark turns and nothing else.  Old files have them as normal or
+ * user-defined tokens, or have no types at all; a control token is what they
+ * are, whatever the file says: no text may hold one.
+ */
+static bool marks_turn(const struct gguf_str *t, bool spm)
+{
+    static const char *const all[] = {
+        "<|im_start|>",
+        "<|im_end|>",
+        "<|endoftext|>",
+        "<|eot_id|>",
+        "<|eom_id|>",
+        "<|start_header_id|>",
+        "<|user|>",
+        "<|end_header_id|>",
+        "<|begin_of_text|>",
+        "<|system|>",
+        "<|end_of_text|>",
+        "<|assistant|>",
+        "<|end|>",
+        "<start_of_turn>",
+        "<end_of_turn>",
+        "<|end_of_turn|>",
+        "<|START_OF_TURN_TOKEN|>",
+        "<|END_OF_TURN_TOKEN|>",
+        "<|USER_TOKEN|>",
+        "<|CHATBOT_TOKEN|>",
+        "<|SYSTEM_TOKEN|>",
+    };
+
+    if (t->n < 3 || t->s[0] != '<' || t->s[t->n - 1] != '>')
+        return false;
+    if (spm && ((t->n == 3 && memcmp(t->s, "<s>", 3) == 0) ||
+                (t->n == 4 && memcmp(t->s, "</s>", 4) == 0)))
+        return true;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (strlen(all[i]) == t->n && memcmp(all[i], t->s, t->n) == 0)
+            return true;
+    return false;
+}
+
 static int64_t type_of(const struct source *s, size_t i)
 {
-    return s->type ? s->type[i] : T_NORMAL;
+    int64_t type = s->type ? s->type[i] : T_NORMAL;
+
+    if ((type == T_NORMAL || type == T_USER || type == T_UNUSED) &&
+        marks_turn(&s->text[i], s->spm))
+        return T_CONTROL;
+    return type;
 }
 
 static cag_status add_tokens(const struct source *s, struct tok_build *b,
@@ -407,20 +455,21 @@ out:
 cag_status tok_from_gguf(const struct gguf *g, cag_tokenizer **out,
                          cag_error *err)
 {
-    struct source s = { g, gguf_path(g), NULL, NULL, 0 };
+    struct source s = { g, gguf_path(g), NULL, NULL, 0, false };
     struct tok_build b;
     struct gguf_str model = { "", 0 };
     cag_status st;
 
     tok_build_init(&b, s.file);
     st = gguf_get_str(g, KEY "model", true, &model, err);
+    s.spm = model.n == 5 && memcmp(model.s, "llama", 5) == 0;
     if (!st)
         st = read_tokens(&s, err);
     if (st)
         goto out;
     if (model.n == 4 && memcmp(model.s, "gpt2", 4) == 0)
         st = read_gpt2(&s, &b, err);
-    else if (model.n == 5 && memcmp(model.s, "llama", 5) == 0)
+    else if (s.spm)
         st = read_llama(&s, &b, err);
     else
         st = cag_fail(err, CAG_E_UNSUPPORTED, s.file, -1,
