@@ -311,6 +311,11 @@ static cag_status find(const struct evidence_index *ix,
     return st;
 }
 
+static double first_score(const struct evidence_found *f)
+{
+    return f->n_window ? f->window[0].score : 0;
+}
+
 cag_status evidence_find(const struct evidence_index *ix,
                          const struct evidence_asked *asked,
                          struct evidence_found *out, cag_error *err)
@@ -321,7 +326,8 @@ cag_status evidence_find(const struct evidence_index *ix,
     if (st || !asked->before)
         return st;
     st = find(ix, asked, true, &both, err);
-    if (!st && both.q2n > out->q2n)
+    if (!st && (both.q2n > out->q2n || (both.q2n == out->q2n &&
+                                        first_score(&both) > first_score(out))))
         *out = both;
     return st;
 }

@@ -26,7 +26,8 @@
 
 /* A question and its answer; before: the question before, in a conversation,
  * or NULL: a follow-up ("And who designed it?") is scored alone and together
- * with it, and the better supported of the two counts. */
+ * with it, and the better supported of the two counts (by q2n, then by the
+ * first window). */
 struct evidence_asked {
     const char *question, *before, *answer;
     size_t n_question, n_before, n_answer;
