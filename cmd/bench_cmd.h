@@ -2,6 +2,7 @@
  * bench_cmd.h - the parts of cag-bench.
  *
  *   cag-bench.c       commands, options
+ *   bench_eval.c      questions with known answers, judged
  *   bench_probe.c     token ids in, continuation and logits out
  *   bench_process.c   a cag-ask process and its clock
  *   bench_output.c    a report as table, CSV, JSON
@@ -17,7 +18,9 @@
 
 #include "cmd/cli/engine_opts.h"
 
-/* The command; returns the exit status. */
+/* The commands; they return the exit status. */
+int bench_eval(int argc, char **argv);
+extern const opt_usage bench_eval_usage;
 int bench_probe(int argc, char **argv);
 extern const opt_usage bench_probe_usage;
 

@@ -5,6 +5,7 @@
  *   build ttft decode batch load
  *                    one group of figures of it
  *   show FILE.json   a stored report: print, draw or compare it again
+ *   eval KB.kvc      how right its answers are, and their evidence
  *   probe            evaluate given token ids
  *
  * The measuring itself is libcore's (cag/tool/bench.h); here are options, the
@@ -104,9 +105,8 @@ static const unsigned run_what[] = { CAG_BENCH_ALL,   CAG_BENCH_BUILD,
                                      CAG_BENCH_BATCH, CAG_BENCH_LOAD };
 enum { N_RUN = sizeof run_what / sizeof run_what[0] };
 
-static const char *const names[] = { "run",    "build", "ttft",
-                                     "decode", "batch", "load",
-                                     "show",   "probe", NULL };
+static const char *const names[] = { "run",  "build", "ttft", "decode", "batch",
+                                     "load", "show",  "eval", "probe",  NULL };
 
 static const opt_usage show_usage = {
     "cag-bench show",
@@ -411,16 +411,16 @@ static int show(int argc, char **argv)
 /* --------------------------------------------------------------- dispatch */
 
 static const opt_spec specs[] = { OPT_COMMON, OPT_END };
-static const opt_usage *const usages[] = { &run_usage[0], &run_usage[1],
-                                           &run_usage[2], &run_usage[3],
-                                           &run_usage[4], &run_usage[5],
-                                           &show_usage,   &bench_probe_usage,
-                                           NULL };
+static const opt_usage *const usages[] = {
+    &run_usage[0],      &run_usage[1], &run_usage[2], &run_usage[3],
+    &run_usage[4],      &run_usage[5], &show_usage,   &bench_eval_usage,
+    &bench_probe_usage, NULL
+};
 static const opt_usage usage = {
     "cag-bench",
     "[COMMAND] [options] FILE\nCOMMAND --help",
     "measure a cache, its model and this machine; commands: run, build, ttft, "
-    "decode, batch, load, show, probe",
+    "decode, batch, load, show, eval, probe",
     "  cag-bench kb.kvc\n"
     "  cag-bench run --context 512,2048,8192 --svg sweep.svg kb.kvc\n"
     "  cag-bench show new.json --compare old.json\n"
@@ -446,6 +446,8 @@ int main(int argc, char **argv)
             return run(i, argc - 1, argv + 1);
     if (argc > 1 && strcmp(argv[1], "show") == 0)
         return show(argc - 1, argv + 1);
+    if (argc > 1 && strcmp(argv[1], "eval") == 0)
+        return bench_eval(argc - 1, argv + 1);
     if (argc > 1 && strcmp(argv[1], "probe") == 0)
         return bench_probe(argc - 1, argv + 1);
     for (int i = 1; i < argc; i++)

@@ -70,6 +70,7 @@ typedef enum cag_unit {
  *   "prefill" "receipt"           TOKENS   a build, a question, cag_session
  *   "write" "verify" "filter"     BYTES    of K and V; of a filter's output
  *   "rows"                        ROWS     cag_kb_batch, cag_kb_ask_many
+ *   "questions"                   ROWS     cag_eval_run (cag-bench eval)
  *   a figure's name               NONE     cag-bench
  */
 typedef struct cag_progress {

@@ -27,6 +27,7 @@ my %may = (      # directory -> what "..." and <cag...> may begin with
                                   tokenizer/ util/ kernels/)],
     "libcore/ask"          => [qw(cag ask/ binding/ prompt/ engine/ kvc/ model/ tokenizer/
                                   util/)],
+    "libcore/eval"         => [qw(cag eval/ ask/ kvc/ tokenizer/ util/)],
     "libcore/bench"        => [qw(cag bench/ ask/ build/ binding/ source/ prompt/ engine/ kvc/
                                   model/ tokenizer/ format/ util/ kernels/)],
 );

@@ -1,0 +1,22 @@
+/*
+ * bm25.h - what a retriever without a model would put into the prompt: the
+ * passages of three lines that BM25 ranks best, as many as a budget of tokens
+ * takes, in the order of the text.
+ *
+ * k1 = 1.2, b = 0.75, over the index of ask/evidence_index.h.
+ */
+#ifndef EVAL_BM25_H
+#define EVAL_BM25_H
+
+#include <cag/tokenizer.h>
+
+#include "ask/evidence_index.h"
+#include "util/buf.h"
+
+/* Append the passages to out.  CAG_E_NOMEM. */
+cag_status bm25_passages(const struct evidence_index *ix,
+                         const cag_tokenizer *tok, const char *question,
+                         size_t size, int64_t budget, struct buf *out,
+                         cag_error *err);
+
+#endif

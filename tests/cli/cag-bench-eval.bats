@@ -1,0 +1,80 @@
+#!/usr/bin/env bats
+# cag-bench eval: questions with known answers, judged.
+
+bats_require_minimum_version 1.5.0
+load ask_helper
+
+setup_file() {
+    ask_setup_file
+    # the tiny model's own answer is the gold one of its question
+    said=$(cag-ask -q -n 5 --json qwen.kvc "Who leads?" 2>/dev/null | jq .answer)
+    cat >gold.jsonl <<EOF
+{"id":"a","question":"Who leads?","answers":["never", $said],"lines":[2,2]}
+{"id":"b","question":"How long does the Sparrow fly?","answers":["47 minutes"],"lines":[1,1],"source":"kb.md"}
+
+{"question":"Who is king?","answerable":false}
+EOF
+}
+setup() { cd "$work"; }
+
+@test "right answers, evidence, refusals, in every arm" {
+    expect 0 cag-bench eval -n 5 --questions gold.jsonl --rows rows --json qwen.kvc
+    jq -e '.questions == 3 and (.arms | keys) == ["bm25", "cache", "none"] and .read_seconds != 0 and
+        (.arms.cache | .answerable == 2 and .unanswerable == 1 and .right == 1 and .gold == 2 and
+            .evidence_first == 2 and .right_evidence_first == 1 and .right_gold == 1 and
+            .refused_right == 0 and .generated_tokens > 0 and (.thresholds | length) == 6) and
+        .arms.none.prompt_tokens > .arms.cache.prompt_tokens and
+        .arms.bm25.prompt_tokens > .arms.none.prompt_tokens' "$out"
+    [ "$(wc -l <rows)" = 9 ]
+    jq -se '.[0] | .arm == "cache" and .id == "a" and .right and .evidence_first' rows
+    jq -se '.[2].id == "4" and .[1].right == false' rows
+    # as cag-ask answers
+    jq -c .answer rows | head -n 1 >judged
+    cag-ask -q -n 5 --json qwen.kvc "Who leads?" 2>/dev/null | jq -c .answer | cmp - judged
+    expect 0 cag-bench eval -n 5 --arms cache --questions - qwen.kvc <gold.jsonl
+    grep -q '^  right           1 of 2 answerable$' "$out"
+    grep -q '^  evidence first  1 of 1 right answers, 2 of 2 answerable$' "$out"
+    not grep -q '^bm25' "$out"
+}
+
+@test "passages keep the budget, and all of the text is the whole prompt" {
+    expect 0 cag-bench eval -n 5 --arms none,bm25 --budget 1 --json --questions gold.jsonl qwen.kvc
+    jq -e '.arms.none.prompt_tokens == .arms.bm25.prompt_tokens' "$out"
+    expect 0 cag-bench eval -n 5 --arms bm25 --budget 60 --json --questions gold.jsonl qwen.kvc
+    jq -e '.arms.bm25.prompt_tokens > 0' "$out"
+}
+
+@test "SQuAD 2: lines are found by the context" {
+    jq -nc --rawfile t kb.md '{version:"v2.0",data:[{title:"x",paragraphs:[{context:($t | rtrimstr("\n")),qas:[
+        {id:"q1",question:"Who leads Project Atish?",is_impossible:false,
+         answers:[{text:"Maya Sen",answer_start:($t | index("Maya"))}]},
+        {id:"q2",question:"Who is king?",is_impossible:true,answers:[]}]}]}]}' >squad.json
+    expect 0 cag-bench eval -n 5 --arms cache --json --rows rows --questions squad.json qwen.kvc
+    jq -e '.arms.cache | .answerable == 1 and .unanswerable == 1 and .gold == 1 and .evidence_first == 1' "$out"
+    [ "$(jq -r .id rows | tr '\n' ' ')" = "q1 q2 " ]
+}
+
+@test "wrong questions are refused with their line" {
+    bad() {
+        expect 65 cag-bench eval --questions bad.jsonl qwen.kvc
+        refused_by_bench "$@"
+    }
+    refused_by_bench() {
+        [ ! -s "$out" ] && [ "$(wc -l <"$err")" = 1 ] && grep -qF -- "bad.jsonl: $1" "$err"
+    }
+    printf '{"question":"a"}\n{"answers":["x"]}\n' >bad.jsonl
+    bad 'line 2: no "question"'
+    echo 'nonsense' >bad.jsonl
+    bad 'line 1: no JSON object'
+    echo '{"question":"a","answers":"x"}' >bad.jsonl
+    bad 'line 1: "answers" must be a list of strings'
+    echo '{"question":"a","answers":["x"],"lines":[3,2]}' >bad.jsonl
+    bad 'line 1: "lines" must be [first, last], from 1'
+    echo '{"question":"a","answerable":true}' >bad.jsonl
+    bad 'line 1: answerable, and no answers'
+    : >bad.jsonl
+    bad 'no questions in it'
+    expect 64 cag-bench eval qwen.kvc
+    expect 64 cag-bench eval --arms cache,focus --questions gold.jsonl qwen.kvc
+    expect 66 cag-bench eval --questions nosuch qwen.kvc
+}
