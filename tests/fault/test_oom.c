@@ -115,6 +115,7 @@ static cag_status refresh(const char *path, struct result *res, cag_error *err)
     cag_status st;
 
     build_opts(&o, path);
+    o.allow_outside = true; /* the sources lie beside the cache's directory */
     st = cag_refresh(path, &o, &r, err);
     if (!st)
         add(res, &r.fresh, sizeof r.fresh);
