@@ -8,7 +8,6 @@
  */
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "kvc/kvc_read.h"
 #include "kvc/kvc_receipt.h"

@@ -213,19 +213,36 @@ static int cmp_name(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
-/* Tensors of one file must not overlap; empty ones may lie anywhere. */
-static cag_status check_overlap(struct st_tensor *t, size_t n, cag_error *err)
+/*
+ * The tensors of one file share its data out: none overlaps another, and
+ * every byte belongs to one, as the format has it (a byte without an owner is
+ * a cut header, or something smuggled in).  Empty ones may lie anywhere.
+ */
+static cag_status check_data(struct st_tensor *t, size_t n, const char *file,
+                             const uint8_t *data, size_t size, cag_error *err)
 {
+    const uint8_t *at = data, *end = data + size;
     char shown[SHOWN];
-    size_t i;
 
     qsort(t, n, sizeof *t, cmp_data);
-    for (i = 1; i < n; i++)
-        if ((size_t)(t[i].data - t[i - 1].data) < t[i - 1].size_bytes) {
+    for (size_t i = 0; i < n; i++) {
+        if (!t[i].size_bytes)
+            continue;
+        if (t[i].data < at) {
             sniff_printable(shown, sizeof shown, t[i].name, strlen(t[i].name));
-            return cag_fail(err, CAG_E_FORMAT, t[i].file, -1,
+            return cag_fail(err, CAG_E_FORMAT, file, -1,
                             "the data of tensor %s overlaps another's", shown);
         }
+        if (t[i].data > at) {
+            end = t[i].data;
+            break;
+        }
+        at += t[i].size_bytes;
+    }
+    if (at != end)
+        return cag_fail(err, CAG_E_FORMAT, file, -1,
+                        "bytes %zu to %zu of the data belong to no tensor",
+                        (size_t)(at - data), (size_t)(end - data) - 1);
     return CAG_OK;
 }
 
@@ -270,7 +287,8 @@ static cag_status add_file(struct st *s, const uint8_t *data, size_t size,
     }
     jv_free(header);
     if (!st)
-        st = check_overlap(s->tensor + first, s->n_tensor - first, err);
+        st = check_data(s->tensor + first, s->n_tensor - first, file, data,
+                        size, err);
     return st;
 }
 

@@ -170,3 +170,15 @@ END
     make -s -C "$top" uninstall DESTDIR="$copy" PREFIX=/usr LIBDIR=/usr/lib
     [ -z "$(find "$copy" ! -type d)" ]
 }
+
+@test "the programs and the library are hardened" {
+    [ "${CAG_MODE:-release}" = release ] || skip "another build"
+    command -v readelf >/dev/null || skip "no readelf"
+    for f in "$top"/build/release/cag-{ask,bench,build,inspect} "$top"/build/release/libcag.so.*; do
+        readelf -d "$f" | grep -q BIND_NOW
+        readelf -lW "$f" | grep -q GNU_RELRO
+        readelf -lW "$f" | grep GNU_STACK | grep -qv RWE
+        readelf --dyn-syms -W "$f" | grep -q __stack_chk_fail
+        readelf --dyn-syms -W "$f" | grep -q __snprintf_chk
+    done
+}

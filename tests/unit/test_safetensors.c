@@ -168,6 +168,46 @@ static void refuses_headers(void **state)
             8, CAG_E_FORMAT, "tensor b overlaps");
 }
 
+/* P12: every byte of the data belongs to a tensor */
+static void refuses_bytes_of_nobody(void **state)
+{
+    static const char two[] =
+        "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[%d,%d]},"
+        "\"e\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[%d,%d]},"
+        "\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[%d,%d]}}";
+    static const struct {
+        int a, e, b, n;
+        const char *msg;
+    } bad[] = {
+        { 0, 0, 8, 13, "bytes 12 to 12 of the data belong to no tensor" },
+        { 0, 12, 8, 16, "bytes 12 to 15 of the data belong to no tensor" },
+        { 0, 8, 9, 13, "bytes 8 to 8 of the data belong to no tensor" },
+        { 8, 4, 0, 16, "bytes 4 to 7 of the data belong to no tensor" },
+        { 4, 0, 12, 16, "bytes 0 to 3 of the data belong to no tensor" },
+    };
+    static const int good[][3] = { { 0, 0, 8 }, { 4, 2, 0 }, { 0, 12, 8 } };
+    struct buf b = BUF_INIT;
+    struct st *s = NULL;
+    char header[400];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        snprintf(header, sizeof header, two, bad[i].a, bad[i].a + 8, bad[i].e,
+                 bad[i].e, bad[i].b, bad[i].b + 4);
+        refused(header, (size_t)bad[i].n, CAG_E_FORMAT, bad[i].msg);
+    }
+    refused("{}", 4, CAG_E_FORMAT, "bytes 0 to 3 of the data");
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        snprintf(header, sizeof header, two, good[i][0], good[i][0] + 8,
+                 good[i][1], good[i][1], good[i][2], good[i][2] + 4);
+        buf_clear(&b);
+        make(&b, header, 12);
+        assert_int_equal(st_parse(b.data, b.size, "g", &s, NULL), CAG_OK);
+        st_close(s);
+    }
+    buf_free(&b);
+}
+
 /* B68 */
 static void refuses_offsets(void **state)
 {
@@ -386,6 +426,7 @@ int main(void)
         cmocka_unit_test(reads_one),
         cmocka_unit_test(refuses_headers),
         cmocka_unit_test(refuses_offsets),
+        cmocka_unit_test(refuses_bytes_of_nobody),
         cmocka_unit_test(refuses_other_files),
         cmocka_unit_test_setup_teardown(reads_shards, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(refuses_shards, make_dir, remove_dir),

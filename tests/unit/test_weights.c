@@ -275,6 +275,13 @@ static cag_status load_ends(const char *tensors, size_t n_data, bool tied,
 #define HEAD                                                  \
     "\"lm_head.weight\":{\"dtype\":\"BF16\",\"shape\":[2,8]," \
     "\"data_offsets\":[48,80]}"
+/* the same in the place of the embedding; an embedding in that of the norm */
+#define HEAD_2ND                                              \
+    "\"lm_head.weight\":{\"dtype\":\"BF16\",\"shape\":[2,8]," \
+    "\"data_offsets\":[16,48]}"
+#define EMBED_1ST                                        \
+    "\"model.embed_tokens.weight\":{\"dtype\":\"BF16\"," \
+    "\"shape\":[2,8],\"data_offsets\":[0,32]}"
 #define INV                                                        \
     "\"model.layers.0.self_attn.rotary_emb.inv_freq\":{\"dtype\":" \
     "\"F32\",\"shape\":[4],\"data_offsets\":[80,96]}"
@@ -283,21 +290,23 @@ static void ties_like_transformers(void **state)
 {
     static const struct {
         const char *tensors;
+        size_t n_data;
         bool tied;
         const char *msg;
         int head, embed; /* offset of the first byte's value */
     } cases[] = {
-        { "{" NORM "," EMBED "," HEAD "}", false, NULL, 48, 16 },
-        { "{" NORM "," EMBED "," HEAD "}", true, NULL, 48, 16 },
-        { "{" NORM "," EMBED "}", true, NULL, 16, 16 },
-        { "{" NORM "," HEAD "}", true, NULL, 48, 48 },
-        { "{" NORM "," EMBED "," HEAD "," INV "}", false, NULL, 48, 16 },
-        { "{" NORM "," EMBED "}", false,
+        { "{" NORM "," EMBED "," HEAD "}", 80, false, NULL, 48, 16 },
+        { "{" NORM "," EMBED "," HEAD "}", 80, true, NULL, 48, 16 },
+        { "{" NORM "," EMBED "}", 48, true, NULL, 16, 16 },
+        { "{" NORM "," HEAD_2ND "}", 48, true, NULL, 16, 16 },
+        { "{" NORM "," EMBED "," HEAD "," INV "}", 96, false, NULL, 48, 16 },
+        { "{" NORM "," EMBED "}", 48, false,
           "lm_head.weight is missing, and tie_word_embeddings", 0, 0 },
-        { "{" NORM "," HEAD "}", false, "model.embed_tokens.weight is missing",
-          0, 0 },
-        { "{" NORM "}", true, "model.embed_tokens.weight is missing", 0, 0 },
-        { "{" EMBED "}", true, "model.norm.weight is missing", 0, 0 },
+        { "{" NORM "," HEAD_2ND "}", 48, false,
+          "model.embed_tokens.weight is missing", 0, 0 },
+        { "{" NORM "}", 16, true, "model.embed_tokens.weight is missing", 0,
+          0 },
+        { "{" EMBED_1ST "}", 32, true, "model.norm.weight is missing", 0, 0 },
     };
     size_t i;
 
@@ -308,8 +317,8 @@ static void ties_like_transformers(void **state)
         struct arena a = { 0 };
         struct buf b = BUF_INIT;
         struct st *s = NULL;
-        cag_status st = load_ends(cases[i].tensors, 96, cases[i].tied, &w, &a,
-                                  &s, &b, &err);
+        cag_status st = load_ends(cases[i].tensors, cases[i].n_data,
+                                  cases[i].tied, &w, &a, &s, &b, &err);
 
         if (cases[i].msg) {
             assert_int_equal(st, CAG_E_FORMAT);
