@@ -318,7 +318,7 @@ static void refuse_idle(void)
         &cli.depfile,  &cli.keep_mtime,       &cli.checkpoint, &cli.max_memory,
         &cli.max_loss, &cli.engine.gpu_layers
     };
-    const char *run = cli.check     ? "--check"
+    const char *run = cli.check     ? cli.manifest ? NULL : "--check"
                       : cli.refresh ? "--refresh"
                       : cli.recode  ? "--recode"
                                     : NULL;

@@ -186,6 +186,8 @@ static void json_plan(const cag_build_report *r, uint64_t free_bytes)
     ui_json_uint(&j, "ask_memory_bytes", r->ask_bytes);
     ui_json_uint(&j, "free_memory_bytes", free_bytes);
     ui_json_seconds(&j, "prefill_seconds_about", r->about_s);
+    ui_json_bool(&j, "built", r->has_old);
+    ui_json_int(&j, "tokens_kept", r->n_tok_kept);
     json_skipped(&j, r);
     json_sources(&j, r);
     ui_json_array(&j, "costly");
@@ -294,7 +296,7 @@ bool report_fits(const cag_build_report *r)
     return r->n_tok + r->reserve <= r->n_ctx;
 }
 
-void report_plan(const cag_build_report *r, bool json)
+void report_plan(const char *path, const cag_build_report *r, bool json)
 {
     uint64_t free_bytes = places_free_memory();
     char a[UI_TEXT], b[UI_TEXT], c[UI_TEXT], d[UI_TEXT], e[UI_TEXT];
@@ -306,6 +308,12 @@ void report_plan(const cag_build_report *r, bool json)
         return;
     }
     report_table(stdout, r, true);
+    if (r->has_old && r->n_tok_kept == r->n_tok)
+        printf("%s is there: nothing to compute\n", ui_clean(path));
+    else if (r->has_old)
+        printf("%s is there: %lld tokens kept, %lld to compute\n",
+               ui_clean(path), (long long)r->n_tok_kept,
+               (long long)(r->n_tok - r->n_tok_kept));
     if (r->file_bytes)
         printf("file at most %s (%s); memory about %s to build, %s to ask "
                "beside the model, free now %s; about %s to read it\n",
@@ -320,7 +328,8 @@ void report_plan(const cag_build_report *r, bool json)
 }
 
 static void json_check(const char *path, const char *state,
-                       const cag_check_report *r, const cag_error *err)
+                       const cag_check_report *r, const char *build,
+                       const cag_error *err)
 {
     struct ui_json j;
 
@@ -340,7 +349,7 @@ static void json_check(const char *path, const char *state,
     for (int i = 0; i < r->n_unseen; i++)
         ui_json_str(&j, NULL, r->unseen[i]);
     ui_json_end(&j);
-    ui_json_str(&j, "rebuild", r->rebuild);
+    ui_json_str(&j, "rebuild", build);
     ui_json_str(&j, "error", err->status ? err->msg : NULL);
     ui_json_end(&j);
 }
@@ -351,6 +360,37 @@ int report_worse(int a, int b)
     if (!a || (b && b != UI_NOINPUT && (a == UI_NOINPUT || a == UI_NO)))
         return b;
     return a;
+}
+
+/* Put out what a check found; build: what rebuilds it. */
+static int put_check(const char *path, cag_status st, bool opened,
+                     const cag_check_report *r, const char *build,
+                     const cag_error *err, bool json)
+{
+    ui_progress_end();
+    if (json)
+        json_check(path,
+                   !st                             ? "fresh"
+                   : st == CAG_E_STALE             ? "stale"
+                   : st == CAG_E_MISSING && opened ? "unseen"
+                   : st == CAG_E_MISSING           ? "missing"
+                   : st == CAG_E_CORRUPT           ? "damaged"
+                                                   : "unusable",
+                   r, build, err);
+    for (int i = 0; i < r->n_reason; i++)
+        ui_note("%s: stale: %s", ui_clean(path), ui_clean(r->reason[i]));
+    for (int i = 0; i < r->n_unseen; i++)
+        ui_note("%s: not seen: %s", ui_clean(path), ui_clean(r->unseen[i]));
+    if (r->model_unseen)
+        ui_note("%s: not seen: %s", ui_clean(path), ui_clean(r->model_unseen));
+    if (st == CAG_E_STALE && build)
+        ui_note("rebuild: %s", build);
+    if (!st)
+        ui_verbose(1, "%s: fresh", ui_clean(path));
+    return !st ? UI_OK
+           : st == CAG_E_STALE || (st == CAG_E_MISSING && opened)
+               ? ui_exit_code(st)
+               : ui_error(err);
 }
 
 int report_check(const char *path, const cag_places *places, bool verify_full,
@@ -365,31 +405,22 @@ int report_check(const char *path, const cag_places *places, bool verify_full,
 
     if (!st)
         st = cag_check(k, places, &hooks, verify_full, &r, &err);
-    if (json)
-        json_check(path,
-                   !st                        ? "fresh"
-                   : st == CAG_E_STALE        ? "stale"
-                   : st == CAG_E_MISSING && k ? "unseen"
-                   : st == CAG_E_MISSING      ? "missing"
-                   : st == CAG_E_CORRUPT      ? "damaged"
-                                              : "unusable",
-                   &r, &err);
-    for (int i = 0; i < r.n_reason; i++)
-        ui_note("%s: stale: %s", ui_clean(path), ui_clean(r.reason[i]));
-    for (int i = 0; i < r.n_unseen; i++)
-        ui_note("%s: not seen: %s", ui_clean(path), ui_clean(r.unseen[i]));
-    if (r.model_unseen)
-        ui_note("%s: not seen: %s", ui_clean(path), ui_clean(r.model_unseen));
-    ui_progress_end();
-    if (st == CAG_E_STALE)
-        ui_note("rebuild: %s", r.rebuild);
-    if (!st)
-        ui_verbose(1, "%s: fresh", ui_clean(path));
-    status = !st ? UI_OK
-             : st == CAG_E_STALE || (st == CAG_E_MISSING && k)
-                 ? ui_exit_code(st)
-                 : ui_error(&err);
+    status = put_check(path, st, k != NULL, &r, r.rebuild, &err, json);
     cag_check_report_release(&r);
     cag_kvc_close(k);
+    return status;
+}
+
+int report_check_build(const cag_build_opts *b, const char *manifest, bool json)
+{
+    cag_check_report r = { 0 };
+    cag_error err = CAG_ERROR_INIT;
+    cag_status st = cag_build_check(b, &r, &err);
+    char build[PATH_MAX];
+    int status;
+
+    snprintf(build, sizeof build, "cag-build --manifest %s", manifest);
+    status = put_check(b->output, st, false, &r, build, &err, json);
+    cag_check_report_release(&r);
     return status;
 }

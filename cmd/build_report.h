@@ -10,8 +10,8 @@
 
 /* The summary of a build, on stderr; as JSON on stdout. */
 void report_build(const char *path, const cag_build_report *r, bool json);
-/* What a dry run found, on stdout. */
-void report_plan(const cag_build_report *r, bool json);
+/* What a dry run found, on stdout; path is the output, or NULL. */
+void report_plan(const char *path, const cag_build_report *r, bool json);
 /* Do the sources leave room for question and answer? */
 bool report_fits(const cag_build_report *r);
 /* Tokens by source, in their order; unless all, the largest, by size.  Where
@@ -22,5 +22,8 @@ int report_worse(int a, int b);
 /* Check one cache and report; returns the exit status. */
 int report_check(const char *path, const cag_places *places, bool verify_full,
                  bool json);
+/* The same of a build that a manifest describes. */
+int report_check_build(const cag_build_opts *b, const char *manifest,
+                       bool json);
 
 #endif

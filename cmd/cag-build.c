@@ -22,7 +22,7 @@ static const char examples[] =
 static const opt_usage usage = {
     "cag-build",
     "[options] -o FILE.kvc SOURCE...\n"
-    "[options] --manifest FILE.yaml\n"
+    "[options] [--check] --manifest FILE.yaml\n"
     "[options] --refresh FILE.kvc...\n"
     "[options] --check FILE.kvc...\n"
     "--recode CODEC IN.kvc -o OUT.kvc",
@@ -39,7 +39,7 @@ static void report_excess(const cag_build_report *r, bool json)
 {
     if (r->n_source && r->n_ctx && !report_fits(r)) {
         if (json)
-            report_plan(r, true);
+            report_plan(cli.output, r, true);
         else if (!ui.quiet)
             report_table(stderr, r, false);
     }
@@ -72,7 +72,7 @@ static int build(cag_build_opts *b, char **operand, const cag_manifest *m)
     ui_catch(false);
     ui_progress_end();
     if (cli.dry_run)
-        report_plan(&r, cli.json);
+        report_plan(cli.output, &r, cli.json);
     else if (!st)
         report_build(cli.output, &r, cli.json);
     else
@@ -177,8 +177,8 @@ int main(int argc, char **argv)
     static cag_build_opts b; /* texts it points to live to the end */
     int status = UI_OK;
 
-    if (cli.manifest && (operand[0] || cli.files0 || cli.title || cli.check ||
-                         cli.refresh || cli.recode))
+    if (cli.manifest &&
+        (operand[0] || cli.files0 || cli.title || cli.refresh || cli.recode))
         opt_fail("--manifest names the sources itself, and goes with no "
                  "other kind of run");
     if (cli.manifest) {
@@ -197,12 +197,16 @@ int main(int argc, char **argv)
     if (cli.check + cli.refresh + (cli.recode != NULL) + cli.dry_run > 1)
         opt_fail("--check, --refresh, --recode and --dry-run exclude each "
                  "other");
-    if ((cli.check || cli.refresh) && !operand[0])
+    if ((cli.check || cli.refresh) && !operand[0] && !cli.manifest)
         opt_fail("name at least one FILE.kvc");
     if (cli.refresh && cli.depfile && operand[1])
         opt_fail("--depfile names one file: refresh one cache at a time");
     status = build_fill(&b, m);
-    if (!status)
+    if (!status && cli.check && m) {
+        b.source = m->source;
+        b.n_source = m->n_source;
+        status = report_check_build(&b, cli.manifest, cli.json);
+    } else if (!status)
         status = cli.check     ? check(operand)
                  : cli.refresh ? refresh(&b, operand)
                  : cli.recode  ? recode(operand)

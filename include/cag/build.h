@@ -119,7 +119,9 @@ typedef struct cag_build_report {
     char *model_path;  /* heap                                              */
     int64_t n_skipped; /* files and links that directories passed over      */
     char *skipped;     /* heap: how many and why, or NULL for none          */
-    uint64_t reserved[6];
+    bool has_old;      /* dry run: a cache is there, of which n_tok_kept
+                          tokens would be kept                              */
+    uint64_t reserved[5];
 } cag_build_report;
 CAG_API void cag_build_report_release(cag_build_report *r);
 
@@ -164,6 +166,15 @@ CAG_API void cag_check_report_release(cag_check_report *r);
 CAG_API cag_status cag_check(const cag_kvc *k, const cag_places *places,
                              const cag_hooks *hooks, bool verify_full,
                              cag_check_report *r, cag_error *err);
+/*
+ * Would this build find its output fresh?  As cag_check, but compared with all
+ * that the build says, not only with what the cache records; computes nothing.
+ * CAG_E_STALE with reasons; CAG_E_MISSING where the output is not built yet.
+ * r->rebuild is NULL: it is this build.
+ */
+CAG_API cag_status cag_build_check(const cag_build_opts *o, cag_check_report *r,
+                                   cag_error *err);
+
 /*
  * Rebuild the cache at path from what it records.  o gives engine options,
  * places, hooks, force, keep_mtime, lock and so on; its sources, prompt and

@@ -14,6 +14,7 @@
 #include "kvc/kvc_read.h"
 #include "kvc/kvc_write.h"
 #include "build/build_chunk.h"
+#include "build/build_guard.h"
 #include "build/build_job.h"
 #include "build/checkpoint.h"
 #include "build/depfile.h"
@@ -40,48 +41,6 @@ void cag_build_report_release(cag_build_report *r)
     mem_free(r->model_path);
     mem_free(r->skipped);
     memset(r, 0, sizeof *r);
-}
-
-/* What needs no lock; what is written is no file of value to somebody else. */
-static cag_status begin(struct build_job *j, const cag_build_opts *o,
-                        cag_build_report *r, cag_error *err)
-{
-    cag_status st = build_job_begin(j, o, r, err);
-
-    if (!st && o->output && o->checkpoint)
-        st = checkpoint_check_replace(o->output, err);
-    return st;
-}
-
-cag_status cag_build_plan(const cag_build_opts *given, cag_build_report *r,
-                          cag_error *err)
-{
-    cag_build_opts own, *o = &own;
-    struct build_job j;
-    double rate = 0;
-    cag_status st = build_job_opts(o, given, r, err);
-
-    if (st)
-        return st;
-    st = begin(&j, o, r, err);
-    if (!st)
-        st = build_job_prepare(&j, false, err);
-    if (!st) {
-        struct kvc_desc d = { .shape = j.shape, .codec = j.codec };
-
-        r->file_bytes = kvc_size_bound(&d);
-        st = engine_rate(o->engine.n_thread, &rate, err);
-    }
-    if (!st) {
-        r->about_s = estimate_work(&j.model->config, 0, r->n_tok) / rate;
-        st = costly_lines(&j, err);
-    } else if (st == CAG_E_LIMIT) {
-        cag_error none = CAG_ERROR_INIT;
-
-        costly_lines(&j, &none); /* that it does not fit is the answer */
-    }
-    build_job_release(&j);
-    return st;
 }
 
 /* First position whose queries codec q8h balances the keys with. */
@@ -316,6 +275,8 @@ static cag_status make(struct build_job *j, cag_error *err)
         describe_old(j);
     if (st || fresh)
         return st;
+    if (j->no_write.status)
+        return cag_error_copy(err, &j->no_write);
     /* before the prefill, not after it */
     st = kvc_check_space(j->o->output, &d, err);
     if (st)
@@ -370,6 +331,38 @@ static cag_status refresh_mtime(const cag_build_opts *o, cag_error *err)
                         "cannot set the file's time");
 }
 
+/* On a file system that is read-only there is no lock, and nobody to write. */
+static cag_status lock_output(struct build_job *j, struct file_lock *lock,
+                              cag_error *err)
+{
+    cag_error why = CAG_ERROR_INIT;
+    cag_status st;
+
+    if (j->no_write.status)
+        return CAG_OK;
+    st = file_lock(lock, j->o->output, j->o->mode, j->o->lock_timeout_s, &why);
+    if (st == CAG_E_CREATE && file_exists(j->o->output) &&
+        (why.sys == EROFS || why.sys == EACCES || why.sys == EPERM)) {
+        j->no_write = why;
+        return CAG_OK;
+    }
+    return st ? cag_error_copy(err, &why) : CAG_OK;
+}
+
+/* A fresh cache gets the mode that was asked for: it says who may read it. */
+static cag_status refresh_mode(const cag_build_opts *o, cag_error *err)
+{
+    struct stat sb;
+
+    if (o->mode < 0 ||
+        (stat(o->output, &sb) == 0 && (sb.st_mode & 07777) == (mode_t)o->mode))
+        return CAG_OK;
+    return chmod(o->output, (mode_t)o->mode) == 0
+               ? CAG_OK
+               : cag_fail_sys(err, CAG_E_CREATE, errno, o->output,
+                              "cannot set the file's mode");
+}
+
 cag_status cag_build(const cag_build_opts *given, cag_build_report *r,
                      cag_error *err)
 {
@@ -382,9 +375,11 @@ cag_status cag_build(const cag_build_opts *given, cag_build_report *r,
 
     if (st)
         return st;
-    st = begin(&j, o, r, err);
+    st = build_job_begin(&j, o, r, err);
     if (!st)
-        st = file_lock(&lock, o->output, o->mode, o->lock_timeout_s, err);
+        st = build_guard(&j, err);
+    if (!st)
+        st = lock_output(&j, &lock, err);
     if (!st)
         st = build_job_prepare(&j, true, err);
     /* before the cache, so that nothing can fail once that is replaced */
@@ -394,8 +389,10 @@ cag_status cag_build(const cag_build_opts *given, cag_build_report *r,
     }
     if (!st)
         st = make(&j, err);
-    if (!st)
+    if (!st && !j.no_write.status)
         checkpoint_remove(o->output);
+    if (!st && r->fresh)
+        st = refresh_mode(o, err);
     if (!st && r->fresh)
         st = refresh_mtime(o, err);
     build_job_release(&j);

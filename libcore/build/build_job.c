@@ -9,6 +9,7 @@
 
 #include <cag/tool/names.h>
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -19,7 +20,6 @@
 #include "kvc/kvc_write.h"
 #include "engine/session.h"
 #include "source/source_path.h"
-#include "source/source_select.h"
 #include "util/clock.h"
 #include "util/note.h"
 #include "util/sized.h"
@@ -372,7 +372,7 @@ static cag_status check_fit(struct build_job *j, cag_error *err)
     return CAG_OK;
 }
 
-static struct source_opts source_opts(const struct build_job *j)
+struct source_opts build_job_source_opts(const struct build_job *j)
 {
     const cag_build_opts *o = j->o;
 
@@ -382,65 +382,6 @@ static struct source_opts source_opts(const struct build_job *j)
                                  .texts = o->texts,
                                  .below = o->below,
                                  .hooks = &o->hooks };
-}
-
-/* Is path the same file as one that the build reads?  *what says which. */
-static bool is_input(const struct build_job *j, const char *path,
-                     const char **what)
-{
-    struct file_id id, in;
-
-    *what = j->model_path;
-    if (model_files_has(path, j->model_path))
-        return true;
-    if (file_stat(path, &id, NULL))
-        return false;
-    for (int i = 0; i <= j->src.n; i++) {
-        *what = i < j->src.n ? j->src.v[i].path : j->model_path;
-        if (*what && file_stat(*what, &in, NULL) == CAG_OK &&
-            in.dev == id.dev && in.ino == id.ino)
-            return true;
-    }
-    return false;
-}
-
-/* A file that is written where a directory is read would be a source of the
- * next build. */
-static cag_status check_place(const struct build_job *j, const char *path,
-                              cag_error *err)
-{
-    struct source_opts so = source_opts(j);
-    const char *which;
-
-    if (path &&
-        source_would_read(j->o->source, j->o->n_source, &so, path, &which))
-        return cag_fail(err, CAG_E_USAGE, path, -1,
-                        "the next build would read this file as a source "
-                        "(%s); write it elsewhere, or under another name",
-                        which);
-    return CAG_OK;
-}
-
-/* What is written must not be what is read, nor anything else of value. */
-static cag_status protect(const struct build_job *j, cag_error *err)
-{
-    const char *out = j->o->output, *dep = j->o->depfile, *what;
-    cag_status st;
-
-    if (out && is_input(j, out, &what))
-        return cag_fail(err, CAG_E_USAGE, out, -1,
-                        "the output is what the build reads (%s)", what);
-    if (dep && (is_input(j, dep, &what) || (out && !strcmp(out, dep))))
-        return cag_fail(err, CAG_E_USAGE, dep, -1,
-                        "the depfile is another file of this build");
-    st = check_place(j, out, err);
-    if (!st)
-        st = check_place(j, dep, err);
-    if (!st && dep)
-        st = file_check_text(dep, err);
-    if (!st && out && !j->o->force)
-        st = kvc_check_replace(out, err);
-    return st;
 }
 
 void cag_build_opts_init_size(cag_build_opts *o, size_t size)
@@ -460,6 +401,20 @@ cag_status build_job_opts(cag_build_opts *own, const cag_build_opts *given,
     return sized_take(own, sizeof *own, given, "cag_build_opts", err);
 }
 
+/* A cache that this user may not replace can still be found fresh. */
+static cag_status check_output(struct build_job *j, cag_error *err)
+{
+    cag_error why = CAG_ERROR_INIT;
+    cag_status st = file_can_create(j->o->output, &why);
+
+    if (st == CAG_E_CREATE && file_exists(j->o->output) &&
+        (why.sys == EROFS || why.sys == EACCES || why.sys == EPERM)) {
+        j->no_write = why;
+        return CAG_OK;
+    }
+    return st ? cag_error_copy(err, &why) : CAG_OK;
+}
+
 cag_status build_job_begin(struct build_job *j, const cag_build_opts *o,
                            cag_build_report *r, cag_error *err)
 {
@@ -468,6 +423,7 @@ cag_status build_job_begin(struct build_job *j, const cag_build_opts *o,
 
     memset(j, 0, sizeof *j);
     memset(r, 0, sizeof *r);
+    j->no_write = (cag_error)CAG_ERROR_INIT;
     j->o = o;
     j->r = r;
     j->start = clock_s();
@@ -477,17 +433,17 @@ cag_status build_job_begin(struct build_job *j, const cag_build_opts *o,
     if (!j->dir)
         return cag_fail_nomem(err, "path");
     if (o->output)
-        st = file_can_create(o->output, err);
+        st = check_output(j, err);
     if (!st)
         st = find_model(j, err);
-    so = source_opts(j);
+    so = build_job_source_opts(j);
     if (!st)
         st = source_read(o->source, o->n_source, &so, &j->src, err);
     if (!st)
         st = source_skipped(&j->src, &r->skipped, err);
     for (int i = 0; i < SOURCE_N_SKIP; i++)
         r->n_skipped += j->src.n_skip[i];
-    return st ? st : protect(j, err);
+    return st;
 }
 
 cag_status build_job_prepare(struct build_job *j, bool with_weights,

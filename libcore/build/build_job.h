@@ -30,6 +30,7 @@ struct build_job {
     struct model_fingerprint print;
     cag_kvc *old;             /* the cache at the output, or NULL  */
     bool old_damaged;         /* found by verify_full              */
+    cag_error no_write;       /* why the output cannot be replaced */
     const cag_tokenizer *tok; /* the model's, or the old cache's   */
     const char *template_text;
     struct prompt_parts parts; /* as they will be recorded          */
@@ -55,6 +56,7 @@ cag_status build_job_opts(cag_build_opts *own, const cag_build_opts *given,
  * behind.  The job must be released, also after a failure. */
 cag_status build_job_begin(struct build_job *j, const cag_build_opts *o,
                            cag_build_report *r, cag_error *err);
+struct source_opts build_job_source_opts(const struct build_job *j);
 /* The rest.  On failure the report holds what is known so far. */
 cag_status build_job_prepare(struct build_job *j, bool with_weights,
                              cag_error *err);
@@ -63,6 +65,12 @@ cag_status build_job_records(struct build_job *j, cag_error *err);
 /* Add META.provenance: where and how the numbers are computed. */
 cag_status build_job_provenance(struct build_job *j, const char *numerics,
                                 const char *device, cag_error *err);
+/* Why the old cache is not what this job would write, one by one: each call
+ * of say is a reason, until one fails. */
+typedef cag_status build_reason_fn(void *ctx, const char *what, const char *why,
+                                   cag_error *err);
+cag_status build_job_reasons(const struct build_job *j, build_reason_fn *say,
+                             void *ctx, cag_error *err);
 /* Is the old cache what this job would write? */
 cag_status build_job_is_fresh(const struct build_job *j, bool *fresh,
                               cag_error *err);

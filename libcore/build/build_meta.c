@@ -2,6 +2,7 @@
  * build_meta.c - META, SRCS and PRMT of the cache a job will write, and
  * whether the old cache already is that cache.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "kvc/kvc_read.h"
@@ -221,5 +222,106 @@ cag_status build_job_is_fresh(const struct build_job *j, bool *fresh,
     if (same && !st)
         st = compare_json(j->prmt, kvc_prmt(j->old), &same, err);
     *fresh = same && !st;
+    return st;
+}
+
+/* ---------------------------------------------------------------- reasons */
+
+struct say {
+    build_reason_fn *fn;
+    void *ctx;
+    int n;
+    cag_error *err;
+};
+
+static cag_status say(struct say *s, const char *what, const char *why)
+{
+    s->n++;
+    return s->fn(s->ctx, what, why, s->err);
+}
+
+/* The members of two objects that differ, by name; from is their object's. */
+static cag_status say_members(struct say *s, const char *from, const jv *now,
+                              const jv *old, const char *const *but)
+{
+    cag_status st = CAG_OK;
+
+    for (int twice = 0; twice < 2; twice++) {
+        const jv *a = twice ? old : now, *b = twice ? now : old;
+
+        for (void *it = a ? jv_iter(a) : NULL; it && !st; it = jv_next(a, it)) {
+            const char *key = jv_iter_key(it, NULL);
+            const jv *x = jv_iter_value(it), *y = jv_get(b, key);
+            bool same = false, skip = twice && y; /* seen the first time */
+            char what[128];
+
+            for (size_t i = 0; but && but[i]; i++)
+                skip = skip || !strcmp(but[i], key);
+            if (!skip && y)
+                st = compare_json(x, y, &same, s->err);
+            snprintf(what, sizeof what, "%s%s", from, key);
+            if (!st && !skip && !same)
+                st = say(s, what, "changed");
+        }
+    }
+    return st;
+}
+
+static const jv *source_of(const jv *list, const char *path)
+{
+    for (size_t i = 0; path && i < jv_count(list); i++)
+        if (!strcmp(jv_get_str(jv_at(list, i), "path", ""), path))
+            return jv_at(list, i);
+    return NULL;
+}
+
+static cag_status say_sources(struct say *s, const jv *now, const jv *old)
+{
+    cag_status st = CAG_OK;
+
+    for (size_t i = 0; i < jv_count(now) && !st; i++) {
+        const char *path = jv_get_str(jv_at(now, i), "path", NULL);
+        const jv *was = source_of(old, path);
+
+        if (path && !was)
+            st = say(s, path, "new file");
+        else if (path && (strcmp(jv_get_str(jv_at(now, i), "sha256_raw", ""),
+                                 jv_get_str(was, "sha256_raw", "")) ||
+                          strcmp(jv_get_str(jv_at(now, i), "sha256_text", ""),
+                                 jv_get_str(was, "sha256_text", ""))))
+            st = say(s, path, "changed");
+    }
+    for (size_t i = 0; i < jv_count(old) && !st; i++) {
+        const char *path = jv_get_str(jv_at(old, i), "path", NULL);
+
+        if (path && !source_of(now, path))
+            st = say(s, path, "is no source any more");
+    }
+    return st;
+}
+
+cag_status build_job_reasons(const struct build_job *j, build_reason_fn *fn,
+                             void *ctx, cag_error *err)
+{
+    static const char *const sources[] = { "sources", NULL };
+    struct say s = { fn, ctx, 0, err };
+    const jv *old = kvc_meta(j->old);
+    cag_status st = say_sources(&s, j->sources, kvc_sources(j->old));
+
+    if (!st && strcmp(cag_kvc_get_info(j->old)->codec, j->codec))
+        st = say(&s, "codec", "changed");
+    if (!st)
+        st = say_members(&s, "", jv_get(j->meta, "build"), jv_get(old, "build"),
+                         sources);
+    if (!st)
+        st = say_members(&s, "prompt: ", jv_get(j->meta, "prompt"),
+                         jv_get(old, "prompt"), NULL);
+    if (!st)
+        st = say_members(&s, "model: ", jv_get(j->meta, "model"),
+                         jv_get(old, "model"), NULL);
+    /* the rest of what is compared has no name that a user gave it */
+    if (!st && !s.n)
+        st = same_binding(j) ? say(&s, "sources", "named in another way")
+                             : say(&s, "chat template", "changed");
     return st;
 }

@@ -224,7 +224,8 @@ M
     fails 66 "gone*.md: no file matches this pattern" cag-build --manifest a.yaml
     fails 66 "no.yaml: cannot open" cag-build --manifest no.yaml
     fails 64 "--manifest names the sources itself" cag-build --manifest a.yaml x.md
-    fails 64 "no other kind of run" cag-build --manifest a.yaml --check
+    fails 66 "gone*.md: no file matches" cag-build --manifest a.yaml --check
+    fails 64 "no other kind of run" cag-build --manifest a.yaml --refresh
     # a name with a bracket that is there is a file, not a pattern
     echo x >'a[1].md'
     printf 'model: m.gguf\nsources: ["a[1].md"]\n' >a.yaml

@@ -192,3 +192,112 @@ spoil() {
     mv m.gguf elsewhere.gguf
     fails 66 "the model is not there" cag-build --check k.kvc
 }
+
+@test "--check --manifest: would this rebuild, and why" {
+    mkdir docs
+    echo one >docs/a.md
+    echo two >docs/b.md
+    printf 'model: m.gguf\nsources: [docs]\n' >kb.yaml
+    check() { run --separate-stderr cag-build --check --manifest kb.yaml "$@" </dev/null; }
+    check
+    [ "$status" -eq 66 ] || show
+    says "kb.kvc: is not built yet"
+    ok cag-build -q --manifest kb.yaml
+    cp kb.kvc before
+    check
+    [ "$status" -eq 0 ] && [ -z "$output$stderr" ] || show
+    why() {
+        check
+        [ "$status" -eq 1 ] || show || return 1
+        says "kb.kvc: stale: $1"
+        says "rebuild: cag-build --manifest kb.yaml"
+        cmp before kb.kvc
+        # and so it is: the build does not find it fresh, --check alone cannot know
+        check --json
+        [ "$(jq -r .state <<<"$output")" = stale ]
+    }
+    printf 'model: m.gguf\nreserve: 100\nsources: [docs]\n' >kb.yaml
+    why "reserve: changed"
+    ok cag-build --check kb.kvc
+    printf 'model: m.gguf\nprompt: {label: "TEXT:"}\nsources: [docs]\n' >kb.yaml
+    why "prompt: label: changed"
+    printf 'model: m.gguf\ncodec: f16\nsources: [docs]\n' >kb.yaml
+    why "codec: changed"
+    printf 'model: m.gguf\nexclude: b.md\nsources: [docs]\n' >kb.yaml
+    why "docs/b.md: is no source any more"
+    printf 'model: m.gguf\nsources: [docs]\n' >kb.yaml
+    echo new >docs/c.md
+    echo x >>docs/a.md
+    why "docs/a.md: changed"
+    says "docs/c.md: new file"
+    rm docs/c.md
+    echo one >docs/a.md
+    check
+    [ "$status" -eq 0 ] || show
+    # options win, as in a build
+    check --reserve 50
+    [ "$status" -eq 1 ] || show
+    fails 64 "goes with no other kind of run" cag-build --check --manifest kb.yaml kb.kvc
+}
+
+@test "-n beside a cache: kept, to compute, how long" {
+    for i in 1 2 3; do facts 8 >$i.md; done
+    plan() { run --separate-stderr cag-build -n -m m.gguf -o k.kvc "$@" </dev/null; [ "$status" -eq 0 ] || show; }
+    plan 1.md 2.md
+    case "$output" in *"is there"*) show ;; esac
+    ok build 1.md 2.md
+    cp k.kvc before
+    plan 1.md 2.md
+    prints "k.kvc is there: nothing to compute"
+    plan 1.md 2.md 3.md
+    prints "k.kvc is there: "
+    kept=$(sed -n 's/.*is there: \([0-9]*\) tokens kept, \([0-9]*\) to compute.*/\1 \2/p' <<<"$output")
+    plan --json 1.md 2.md 3.md
+    [ "$(jq -r '"\(.tokens_kept) \(.tokens - .tokens_kept)"' <<<"$output")" = "$kept" ]
+    cmp before k.kvc
+    ok cag-build --json -m m.gguf -o k.kvc 1.md 2.md 3.md
+    [ "$(jq -r '"\(.tokens_kept) \(.tokens - .tokens_kept)"' <<<"$output")" = "$kept" ]
+    plan -B 1.md 2.md 3.md
+    prints "k.kvc is there: 0 tokens kept"
+    plan --precision exact 1.md 2.md 3.md
+    prints "k.kvc is there: 0 tokens kept"
+}
+
+@test "--mode is applied to a fresh cache" {
+    echo text >a.md
+    ok build --mode 644 a.md
+    ok build --mode 600 a.md
+    [ "$(stat -c %a k.kvc)" = 600 ]
+    ok cag-build -q --refresh --mode 640 k.kvc
+    [ "$(stat -c %a k.kvc)" = 640 ]
+    ok build a.md
+    [ "$(stat -c %a k.kvc)" = 640 ]
+}
+
+@test "where nothing can be written a fresh cache is fresh, a stale one an error" {
+    echo text >a.md
+    ok build a.md
+    as=
+    if [ "$(id -u)" -eq 0 ]; then
+        command -v setpriv >/dev/null || skip "root, and no setpriv"
+        as="setpriv --reuid=65534 --regid=65534 --clear-groups"
+        # the runner's own directory is closed to others
+        d=$(mktemp -d)
+        trap 'rm -rf "$d"' EXIT
+        cp -p k.kvc k.kvc.lock a.md m.gguf "$d/"
+        chown -R 65534 "$d"
+        cd "$d"
+        $as test -x "$(command -v cag-build)" || skip "the programs are closed to others"
+    fi
+    export CAG_CACHE_DIR="$PWD/none"
+    rm -f k.kvc.lock
+    chmod 555 .
+    b=$(command -v cag-build)
+    ok $as "$b" -q --refresh k.kvc
+    ok $as "$b" -q -m m.gguf -o k.kvc a.md
+    echo more >>a.md
+    fails 73 "k.kvc" $as "$b" -q --refresh k.kvc
+    fails 73 "k.kvc" $as "$b" -q -m m.gguf -B -o k.kvc a.md
+    fails 73 "n.kvc" $as "$b" -q -m m.gguf -o n.kvc a.md
+    chmod 755 .
+}
