@@ -78,3 +78,20 @@ setup() { cd "$work"; }
     expect 64 cag-bench eval --arms cache,focus --questions gold.jsonl qwen.kvc
     expect 66 cag-bench eval --questions nosuch qwen.kvc
 }
+
+@test "generated sets: the same bytes, each answer in its gold lines" {
+    tool="$BATS_TEST_DIRNAME/../tools/make_eval_set.py"
+    python3 "$tool" --words 600 --seed 7 set
+    python3 "$tool" --words 600 --seed 7 again
+    diff -r set again
+    python3 "$tool" --words 600 --seed 8 other
+    not diff -rq set other
+    jq -se 'any(.answerable | not) and any(.reworded == true)' set/gold.jsonl
+    jq -r 'select(.answerable) | [.source, .lines[0], .answers[0]] | @tsv' set/gold.jsonl |
+        while IFS=$'\t' read -r source line answer; do
+            sed -n "${line}p" "set/$source" | tr -d , | grep -qF -- "$answer"
+        done
+    cag-build -q -m "$MODELS/qwen3" -o set.kvc set/*.md
+    expect 0 cag-bench eval -n 1 --arms cache --json --questions set/gold.jsonl set.kvc
+    jq -e '.arms.cache | .gold == .answerable and .evidence_three > 0' "$out"
+}
