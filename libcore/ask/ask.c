@@ -39,6 +39,7 @@ static cag_status run(cag_kb *kb, const cag_ids *ids, const cag_ask_params *p,
         fn = only_poll;
         ctx = &held;
     }
+    kb_note_dropped(kb, ids);
     st = turn_start(&t, kb, ids->id, ids->n, p, fn, ctx, err);
 
     if (st)
@@ -60,6 +61,8 @@ cag_status cag_kb_ask(cag_kb *kb, const char *question, size_t size,
     cag_status st = turn_params(&p, given, err);
 
     memset(out, 0, sizeof *out);
+    if (!st)
+        st = kb_check_files(kb, err);
     if (!st)
         st = prompt_question_encode(&kb->tail, kb->tok, question, size, p.think,
                                     &ids, err);
@@ -197,6 +200,8 @@ cag_status cag_chat_ask(cag_chat *c, const char *question, size_t size,
     cag_status st = turn_params(&p, given, err);
 
     memset(out, 0, sizeof *out);
+    if (!st)
+        st = kb_check_files(c->kb, err);
     if (st)
         return st;
     if (!utf8_valid(question, size, &bad))

@@ -116,12 +116,14 @@ static cag_status prepare(struct crew *c, struct crew_member *m, cag_error *err)
 {
     cag_kb *kb = c->kb;
     cag_ids ids = CAG_IDS_INIT;
-    cag_status st;
+    cag_status st = kb_check_files(kb, err);
 
-    st = prompt_question_encode(&kb->tail, kb->tok, m->question, m->size,
-                                m->params->think, &ids, err);
+    if (!st)
+        st = prompt_question_encode(&kb->tail, kb->tok, m->question, m->size,
+                                    m->params->think, &ids, err);
     if (!st) {
         c->n_prompt += (int64_t)ids.n;
+        kb_note_dropped(kb, &ids);
         st = turn_prepare(&m->turn, kb, ids.id, ids.n, m->params, m->fn, m->ctx,
                           err);
     }

@@ -144,6 +144,44 @@ static cag_status open_engine(cag_kb *kb, const cag_kb_opts *o, cag_error *err)
     return st ? cag_error_copy(err, &why) : CAG_OK;
 }
 
+/* Remember the files that stay mapped. */
+static cag_status keep_files(cag_kb *kb, const char *path, cag_error *err)
+{
+    int n = kb->model ? kb->model->n_file : 0;
+
+    kb->file = mem_alloc_array((size_t)n + 1, sizeof *kb->file);
+    if (!kb->file)
+        return cag_fail_nomem(err, "files");
+    kb->file[kb->n_file++] = (struct kb_file){ path, *kvc_file_id(kb->kvc) };
+    for (int i = 0; i < n; i++)
+        kb->file[kb->n_file++].path = kb->model->file[i];
+    for (int i = 1; i < kb->n_file; i++) {
+        cag_status st = file_stat(kb->file[i].path, &kb->file[i].id, err);
+
+        if (st)
+            return st;
+    }
+    return CAG_OK;
+}
+
+cag_status kb_check_files(const cag_kb *kb, cag_error *err)
+{
+    for (int i = 0; i < kb->n_file; i++) {
+        const struct file_id *was = &kb->file[i].id;
+        struct file_id is;
+
+        if (file_stat(kb->file[i].path, &is, NULL) || is.dev != was->dev ||
+            is.ino != was->ino)
+            continue;
+        if (is.size_bytes != was->size_bytes || is.mtime_ns != was->mtime_ns ||
+            is.ctime_ns != was->ctime_ns)
+            return cag_fail(err, CAG_E_IO, kb->file[i].path, -1,
+                            "was changed in place while it is in use; start "
+                            "again (and replace it by renaming, as mv does)");
+    }
+    return CAG_OK;
+}
+
 cag_status cag_kb_open(const char *path, const cag_kb_opts *given, cag_kb **out,
                        cag_error *err)
 {
@@ -195,6 +233,8 @@ cag_status cag_kb_open(const char *path, const cag_kb_opts *given, cag_kb **out,
         st = open_model(kb, o, err);
     if (!st && !o->no_weights)
         st = open_engine(kb, o, err);
+    if (!st)
+        st = keep_files(kb, info->path, err);
 out:
     if (st) {
         cag_kb_close(kb);
@@ -213,6 +253,7 @@ void cag_kb_close(cag_kb *kb)
     cag_engine_free(kb->engine);
     evidence_base_free(kb->evidence);
     prompt_tail_release(&kb->tail);
+    mem_free(kb->file);
     cag_model_close(kb->model);
     cag_kvc_close(kb->kvc);
     mem_free(kb);
@@ -283,6 +324,15 @@ uint64_t cag_kb_private_bytes(const cag_kb *kb)
 uint64_t cag_kb_mapped_bytes(const cag_kb *kb)
 {
     return cag_kvc_get_info(kb->kvc)->kv_stored_bytes;
+}
+
+void kb_note_dropped(const cag_kb *kb, const cag_ids *ids)
+{
+    if (ids->n_dropped)
+        note(&kb->hooks, CAG_NOTE_WARN,
+             "%zu bytes of the question have no token in this model's "
+             "vocabulary and are not read",
+             ids->n_dropped);
 }
 
 bool kb_is_stop(const cag_kb *kb, int32_t id)

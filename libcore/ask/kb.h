@@ -8,6 +8,13 @@
 
 #include "ask/evidence_base.h"
 #include "prompt/prompt.h"
+#include "util/file.h"
+
+/* A file that is mapped, as it was when it was opened. */
+struct kb_file {
+    const char *path; /* the kvc's or the model's */
+    struct file_id id;
+};
 
 struct cag_kb {
     cag_kvc *kvc;
@@ -23,11 +30,21 @@ struct cag_kb {
     int n_unseen;
     struct evidence_base *evidence; /* from the first check on, or NULL */
     double load_s;
+    struct kb_file *file; /* [n_file] */
+    int n_file;
     bool no_cache;
     cag_places places;
     cag_hooks hooks;
 };
 
+/*
+ * What is mapped must be what was opened: a file that was written in place
+ * would give answers made of old and new.  One that was replaced (renamed
+ * over, removed) is still mapped as it was.  CAG_E_IO names the file.
+ */
+cag_status kb_check_files(const cag_kb *kb, cag_error *err);
+/* A question of which the model cannot see everything is worth a warning. */
+void kb_note_dropped(const cag_kb *kb, const cag_ids *ids);
 /* May a token end an answer of this cache? */
 bool kb_is_stop(const cag_kb *kb, int32_t id);
 /*

@@ -259,9 +259,13 @@ cag_status turn_run(struct turn *t, cag_error *err)
 cag_status turn_finish(struct turn *t, cag_answer *out, cag_error *err)
 {
     const char *refusal = t->kb->tail.refusal;
-    cag_status st = answer_end(&t->answer, err);
-    bool cancelled = t->answer.cancelled;
+    /* it was made of what is in the files, while it was made */
+    cag_status st = kb_check_files(t->kb, err);
+    bool cancelled;
 
+    if (!st)
+        st = answer_end(&t->answer, err);
+    cancelled = t->answer.cancelled;
     if (!st) {
         memset(out, 0, sizeof *out);
         out->text = buf_detach(&t->answer.text, &out->size);

@@ -168,6 +168,11 @@ const uint8_t *kvc_section_data(const cag_kvc *k, const char *name,
     return k->data + s->off;
 }
 
+const struct file_id *kvc_file_id(const cag_kvc *k)
+{
+    return &k->map.id;
+}
+
 const struct kvc_shape *kvc_get_shape(const cag_kvc *k)
 {
     return &k->shape;

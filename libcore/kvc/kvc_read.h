@@ -8,11 +8,14 @@
 #include <cag/kvc.h>
 
 #include "kvc/kvc_layout.h"
+#include "util/file.h"
 #include "util/json.h"
 
 /* The checks of cag_kvc_open over memory, for fuzzing; data is borrowed. */
 cag_status kvc_parse(const void *data, size_t size, const char *name,
                      cag_kvc **out, cag_error *err);
+/* What stat said of the file when it was mapped; zero if it was not. */
+const struct file_id *kvc_file_id(const cag_kvc *k);
 const struct kvc_shape *kvc_get_shape(const cag_kvc *k);
 const jv *kvc_meta(const cag_kvc *k);
 const jv *kvc_sources(const cag_kvc *k); /* the SRCS section's JSON */

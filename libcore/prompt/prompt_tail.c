@@ -147,6 +147,7 @@ cag_status prompt_tail_from_json(const jv *prmt, const char *file,
                                  struct prompt_tail *out, cag_error *err)
 {
     struct prompt_tail p = { 0 };
+    const jv *date = jv_get(prmt, "date");
     char *hex = NULL;
     uint8_t digest[SHA256_SIZE];
     int64_t trim = 0;
@@ -156,13 +157,9 @@ cag_status prompt_tail_from_json(const jv *prmt, const char *file,
         const char *key;
         char **to;
     } str[] = {
-        { "border", &p.border },
-        { "date", &p.date },
-        { "mid", &p.mid },
-        { "refusal", &p.refusal },
-        { "suffix", &p.suffix[0] },
-        { "suffix_think", &p.suffix[1] },
-        { "template", &p.template_text },
+        { "border", &p.border },          { "mid", &p.mid },
+        { "refusal", &p.refusal },        { "suffix", &p.suffix[0] },
+        { "suffix_think", &p.suffix[1] }, { "template", &p.template_text },
         { "template_sha256", &hex },
     };
     const struct {
@@ -175,6 +172,8 @@ cag_status prompt_tail_from_json(const jv *prmt, const char *file,
     };
     for (size_t i = 0; i < sizeof str / sizeof *str && !st; i++)
         st = get(prmt, str[i].key, file, str[i].to, err);
+    if (!st && (!date || jv_type(date) != JV_NULL))
+        st = get(prmt, "date", file, &p.date, err);
     for (size_t i = 0; i < sizeof flag / sizeof *flag && !st; i++)
         st = get_bool(prmt, flag[i].key, file, flag[i].to, err);
     if (!st && jv_get(prmt, "acknowledgement"))

@@ -604,3 +604,48 @@ EOF
     printf 'Who leads?\n' | cag-ask -q --output-format jsonl --batch - qwen.kvc |
         jq -e '.usage.generated_tokens <= 120'
 }
+
+@test "a cache or model that is written in place while it is in use ends it" {
+    for what in cache model; do
+        rm -rf m k.kvc other.kvc && cp -r "$MODELS/qwen3" m
+        cag-build -q -m m -o k.kvc kb.md
+        for i in $(seq 60); do echo "Fact $i."; done >other.md
+        cag-build -q -m m -o other.kvc other.md
+        f=k.kvc
+        [ $what = cache ] || f=$(ls m/*.safetensors | head -n 1)
+        # replaced as it should be: what is mapped stays as it was
+        coproc ASK { cag-ask -n 3 --batch - --output-format jsonl k.kvc 2>err; }
+        to=${ASK[1]} from=${ASK[0]} pid=$ASK_PID rc=0
+        echo 'Why?' >&"$to"
+        read -r first <&"$from"
+        cp $f copy && mv copy $f
+        echo 'Who?' >&"$to"
+        read -r second <&"$from"
+        [[ $second == *'"answer"'* ]]
+        eval "exec $to>&-"
+        wait "$pid"
+        # and in place
+        coproc ASK { cag-ask -n 3 --batch - --output-format jsonl k.kvc 2>err; }
+        to=${ASK[1]} from=${ASK[0]} pid=$ASK_PID rc=0
+        echo 'Why?' >&"$to"
+        read -r first <&"$from"
+        if [ $what = cache ]; then cp other.kvc k.kvc; else touch $f; fi
+        echo 'Who?' >&"$to"
+        eval "exec $to>&-"
+        wait "$pid" || rc=$?
+        [ $rc = 74 ]
+        grep -q "$(basename $f): was changed in place" err
+    done
+}
+
+@test "a question with bytes the model has no token for is a warning" {
+    rm -rf m && cp -r "$MODELS/qwen3" m
+    jq -c '.model.vocab |= with_entries(select(.key != "ð"))
+        | .model.merges |= map(select((if type == "array" then join(" ") else . end) | test("ð") | not))' \
+        "$MODELS/qwen3/tokenizer.json" >m/tokenizer.json
+    cag-build -q -m m -o dropped.kvc kb.md
+    expect 0 cag-ask -n 1 dropped.kvc "Where is $(printf '\360\223\200\200')?"
+    says "warning: 1 bytes of the question have no token"
+    expect 0 cag-ask -n 1 dropped.kvc "Where is it?"
+    [ "$(grep -c 'no token' "$err")" = 0 ]
+}

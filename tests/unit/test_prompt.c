@@ -312,7 +312,6 @@ static void bad_tails(void **state)
     static const char *const keys[] = {
         "ack",
         "border",
-        "date",
         "knows_thinking",
         "mid",
         "now_s",
@@ -343,6 +342,19 @@ static void bad_tails(void **state)
         assert_string_equal(err.file, "x.kvc");
         assert_non_null(strstr(err.msg, keys[i]));
         jv_free(o);
+    }
+    /* kvc(5): null where the template asks for no date */
+    {
+        struct prompt_tail t;
+
+        assert_true(jv_set(good, "date", jv_new_null()));
+        assert_int_equal(prompt_tail_from_json(good, "x.kvc", &t, &err),
+                         CAG_OK);
+        assert_null(t.date);
+        prompt_tail_release(&t);
+        jv_remove(good, "date");
+        assert_int_equal(prompt_tail_from_json(good, "x.kvc", &t, &err),
+                         CAG_E_FORMAT);
     }
     jv_free(good);
     prompt_release(&p);
