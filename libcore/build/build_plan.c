@@ -46,8 +46,9 @@ static int64_t would_keep(const struct build_job *j)
     const int32_t *ids = cag_kvc_ids(j->old, &n_old);
 
     if (j->o->force || j->old_damaged || kvc_is_q8h(s) ||
-        s->kv_class != j->exact.kv_class || s->n_layer != j->exact.n_layer ||
-        s->n_kv_head != j->exact.n_kv_head || s->d_head != j->exact.d_head ||
+        kvc_check_trust(j->old, NULL) || s->kv_class != j->exact.kv_class ||
+        s->n_layer != j->exact.n_layer || s->n_kv_head != j->exact.n_kv_head ||
+        s->d_head != j->exact.d_head ||
         strcmp(old->precision, cag_precision_name(j->o->engine.precision)) ||
         !same_sizes(j))
         return 0;
