@@ -182,6 +182,7 @@ static cag_status ask_one(cag_kb *k, cag_chat *chat, const char *q,
 
     cag_ask_params_init(&p);
     p.max_tok = 4;
+    p.evidence = true;
     st = chat ? cag_chat_ask(chat, q, strlen(q), &p, NULL, NULL, &a, err)
               : cag_kb_ask(k, q, strlen(q), &p, NULL, NULL, &a, err);
     if (!st) {
@@ -300,6 +301,7 @@ static cag_status scene_batch(struct result *res, cag_error *err)
 
     cag_ask_params_init(&p);
     p.max_tok = 3;
+    p.require = CAG_SUPPORT_STRONG; /* each answer is checked and withheld */
     cag_batch_opts_init(&o);
     o.parallel = 3;
     o.params = &p;
