@@ -104,7 +104,6 @@ static const opt_spec specs[] = {
 
 static const char examples[] =
     "  cag-ask handbook.kvc How do I reset my badge?\n"
-    "  echo 'Who leads the project?' | cag-ask handbook.kvc\n"
     "  cag-ask --batch questions.jsonl -o answers.jsonl handbook.kvc\n"
     "  cag-ask -i handbook.kvc\n";
 
