@@ -15,6 +15,9 @@
 struct batch_io {
     struct ask_lines in; /* first: next and ready get the struct */
     cag_rows *rows;      /* NULL: standard output                */
+    const char *log;     /* or NULL */
+    const cag_kb *kb;
+    bool log_failed; /* and was told */
 };
 
 static const char *next_line(void *ctx, size_t *size, cag_error *err)
@@ -41,11 +44,30 @@ bool ask_batch_progress(void *ctx, const cag_progress *p)
     return ui_progress(ui_bytes, p->what, p->done, p->total);
 }
 
+/* An answer of this run, to the log. */
+static cag_status log_row(struct batch_io *io, const char *row, size_t n,
+                          cag_error *err)
+{
+    static const char begin[] = "{\"schema\":";
+
+    if (n < sizeof begin || memcmp(row, begin, sizeof begin - 1) != 0) {
+        err->status = CAG_E_USAGE;
+        snprintf(err->msg, sizeof err->msg,
+                 "--log needs rows as JSON: add --output-format jsonl");
+    } else if (ask_log(io->log, io->kb, row, n - 1)) {
+        err->status = CAG_E_IO;
+        io->log_failed = true;
+    }
+    return err->status;
+}
+
 static cag_status put_row(void *ctx, const char *row, size_t n,
                           cag_row_kind kind, cag_error *err)
 {
     struct batch_io *io = ctx;
 
+    if (io->log && kind == CAG_ROW_NEW && log_row(io, row, n, err))
+        return err->status;
     if (io->rows)
         return cag_rows_put(io->rows, row, n, kind, err);
     ui_progress_hide();
@@ -115,8 +137,8 @@ static int run(const struct ask_opts *o, cag_kb *kb, struct batch_io *io)
     st = cag_kb_batch(kb, &b, next_line, put_row, io, &r, &err);
     ui_catch(false);
     ui_progress_end();
-    if (st && (ferror(stdout) || ui_caught()))
-        return UI_IOERR; /* ui_close_stdout says why */
+    if (st && (ferror(stdout) || ui_caught() || io->log_failed))
+        return UI_IOERR; /* ui_close_stdout says why, or it was told */
     if (st)
         return ui_error(&err);
     if (ui_caught())
@@ -150,7 +172,7 @@ static cag_status open_rows(const struct ask_opts *o, const cag_kb *kb,
 
 int ask_batch(struct ask_opts *o, cag_kb *kb)
 {
-    struct batch_io io = { .rows = NULL };
+    struct batch_io io = { .log = o->log, .kb = kb };
     cag_error err = CAG_ERROR_INIT;
     int status = UI_OK;
 

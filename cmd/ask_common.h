@@ -55,6 +55,9 @@ int ask_question(const struct ask_opts *o, cag_kb *kb, cag_chat *chat,
 void ask_print_evidence(const cag_checked *c);
 void ask_print_grep(const cag_checked *c);
 int ask_withheld(const cag_answer *a, cag_support asked);
+/* Append a row of JSON [n] to the log at path, with time and cache; the exit
+ * status, after a message. */
+int ask_log(const char *path, const cag_kb *kb, const char *row, size_t n);
 /* The line of -u. */
 void ask_print_usage(const cag_kb *kb, const cag_answer *a);
 /* The first fenced code block of text, or false. */

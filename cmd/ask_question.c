@@ -99,25 +99,6 @@ void ask_print_usage(const cag_kb *kb, const cag_answer *a)
     putc('\n', stderr);
 }
 
-static int append_log(const char *path, const char *line)
-{
-    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-    size_t n = strlen(line);
-    char *row;
-    bool ok = false;
-
-    if (fd >= 0 && asprintf(&row, "%s\n", line) >= 0) {
-        /* one write, so that lines of two processes never mix */
-        ok = write(fd, row, n + 1) == (ssize_t)(n + 1);
-        free(row);
-    }
-    if (!ok)
-        ui_fail(CAG_E_IO, path, "cannot write the log: %s", strerror(errno));
-    if (fd >= 0)
-        close(fd);
-    return ok ? UI_OK : UI_IOERR;
-}
-
 /* That an answer is not whole is worth a line also to who wants none. */
 static void warn_cut(const cag_kb *kb, const cag_answer *a)
 {
@@ -167,7 +148,7 @@ static int print_answer(const struct ask_opts *o, cag_kb *kb,
     }
     if (!ui_flush_stdout())
         status = UI_IOERR;
-    if (o->log && append_log(o->log, row))
+    if (o->log && ask_log(o->log, kb, row, strlen(row)))
         status = UI_IOERR;
     cag_free(row);
     if (!strcmp(a->finish, "length") && !(o->json && ui.quiet) &&

@@ -89,7 +89,7 @@ static const opt_spec specs[] = {
                "full: every digest of the file, before answering"),
     OPT_FLAG(0, "no-stream", &o.no_stream, "print the answer when complete"),
     OPT_FLAG(0, "no-lookup", &o.no_lookup,
-             "no guesses from the knowledge; the answer is the same"),
+             "no drafts from the knowledge; the answer is the same"),
     OPT_STR(0, "log", &o.log, "FILE", NULL,
             "append each answer as a JSON line to FILE"),
     OPT_FLAG('x', "extract", &o.extract, "only the first fenced code block"),
@@ -251,8 +251,8 @@ static void check_usage(char **word)
             opt_fail("option '--stop': the text is empty");
     if (o.batch && (word[1] || o.file))
         opt_fail("--batch takes its questions from the file only");
-    if (o.batch && (o.extract || o.log))
-        opt_fail("-x and --log do not go with --batch");
+    if (o.batch && o.extract)
+        opt_fail("-x does not go with --batch");
     if (o.batch && o.json && o.format == CAG_ROWS_TEXT)
         opt_fail("--json and --output-format text exclude each other");
     if (!o.batch && (o.output || o.resume || o.unordered || o.fail_fast ||

@@ -94,6 +94,26 @@ setup() { cd "$work"; }
     cag-ask -q -n 3 --log log qwen.kvc two >/dev/null
     [ "$(jq -r .question log | tr '\n' ' ')" = "one two " ]
     [ "$(stat -c %a log)" = 600 ]
+    # when, and from which cache
+    [ "$(jq -r .cache log | uniq)" = "$(realpath qwen.kvc)" ]
+    for t in $(jq -r .time log); do
+        [[ $t == 20[0-9][0-9]-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-6][0-9]Z ]]
+        [ $(($(date +%s) - $(date -d "$t" +%s))) -lt 60 ]
+    done
+    # a batch: the answers of this run
+    printf '{"id":1,"question":"one"}\n{bad\n{"id":2,"question":"two"}\n' >q
+    rm -f log o o.part
+    expect 2 cag-ask -q -n 3 --log log --batch q -o o qwen.kvc
+    [ "$(jq -r '[.id,.cache != null,.time != null] | join(" ")' log | paste -sd,)" = "1 true true,2 true true" ]
+    expect 2 cag-ask -q -n 3 --log log --batch q -o o --resume qwen.kvc
+    [ "$(wc -l <log)" = 2 ]
+    echo one >text
+    expect 64 cag-ask -n 3 --log log --batch text qwen.kvc
+    refused "--output-format jsonl"
+    expect 0 cag-ask -n 3 --log log --batch text --output-format jsonl qwen.kvc
+    [ "$(wc -l <log)" = 3 ]
+    expect 74 cag-ask -q -n 3 --log missing/log --batch q qwen.kvc
+    says "missing/log"
     expect 74 cag-ask -q -n 3 --log missing/log qwen.kvc three
     says "missing/log"
     [ -s "$out" ]
@@ -225,7 +245,6 @@ prompt() { cag-ask --dry-run --json "$@" qwen.kvc | jq -r .prompt; }
 -i --dry-run qwen.kvc
 --batch q qwen.kvc hi
 --batch q -x qwen.kvc
---batch q --log l qwen.kvc
 --batch q --json --output-format text qwen.kvc
 --batch q --resume qwen.kvc
 --batch q --resume -o - qwen.kvc
