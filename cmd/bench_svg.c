@@ -20,7 +20,7 @@
 
 enum {
     WIDTH = 760,
-    HEAD = 64,
+    HEAD = 80,
     PANEL = 270, /* height of one with curves */
     BAR = 30,    /* height of a bar in one with bars */
     LEFT = 64,
@@ -189,6 +189,7 @@ static void text(FILE *to, double x, double y, const char *more, const char *s)
 
 #define MIDDLE "text-anchor=\"middle\""
 #define END    "text-anchor=\"end\""
+#define GREY   "font-size=\"11\" fill=\"#555\""
 #define SMALL  "stroke=\"none\" font-size=\"11\""
 
 static void draw_point(FILE *to, int shape, double x, double y)
@@ -356,11 +357,9 @@ static void head(FILE *to, const cag_bench_report *r)
 
     if (!*bench_summary(r, found))
         ui_format(found, sizeof found, "What cag-bench measured");
-    rest = strstr(found, ": ");
-    if (rest) {
-        *rest = 0;
-        n = ui_format(with, sizeof with, "%s", rest + 2);
-    }
+    rest = strstr(found, ": "); /* the second half is a line of its own */
+    if (rest)
+        *rest++ = 0;
 
     for (int i = 0; i < 5; i++) {
         const char *v = cag_bench_get(r, about[i]);
@@ -379,7 +378,8 @@ static void head(FILE *to, const cag_bench_report *r)
     fputs("</desc>\n<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n",
           to);
     text(to, 12, 26, "font-size=\"15\" font-weight=\"bold\"", found);
-    text(to, 12, 46, "font-size=\"11\" fill=\"#555\"", with);
+    text(to, 12, 46, GREY, rest ? rest + 1 : "");
+    text(to, 12, 62, GREY, with);
 }
 
 bool bench_print_svg(const cag_bench_report *r, FILE *to)

@@ -288,39 +288,66 @@ static int give(const cag_bench_report *r)
 
 /* --------------------------------------------------------------- commands */
 
-static int measure(unsigned what, const char *kvc)
+/* The options as the library takes them; what they point to lives as long as
+ * the program. */
+static void fill(cag_bench_opts *b, unsigned what, const char *kvc)
 {
-    static const char *question[MAX_QUESTION] = { default_question };
     static int64_t context[MAX_LIST], batch[MAX_LIST];
     static int batch_n[MAX_LIST];
+
+    cag_bench_opts_init(b);
+    b->n_context = parse_list(o.context, "context", 1 << 24, context);
+    b->n_batch = parse_list(o.batch, "batch", 1024, batch);
+    for (int i = 0; i < b->n_batch; i++)
+        batch_n[i] = (int)batch[i];
+    b->kvc = kvc;
+    b->model = o.model;
+    b->what = what;
+    b->context = context;
+    b->batch = batch_n;
+    b->repeat = o.repeat;
+    b->warmup = o.warmup;
+    b->n_gen = o.n_gen;
+    b->tmp_dir = o.tmp_dir;
+    engine_opts_fill(&o.engine, &b->engine);
+    b->places = *places_get();
+    b->hooks = places_hooks();
+}
+
+/* The questions of --questions, or the one of ours.  *text is heap. */
+static int fill_questions(cag_bench_opts *b, char **text)
+{
+    static const char *question[MAX_QUESTION] = { default_question };
+    cag_error err = CAG_ERROR_INIT;
+    const char *all;
+
+    b->question = question;
+    b->n_question = 1;
+    if (!o.questions)
+        return UI_OK;
+    if (cag_read_text(o.questions, &all, &err))
+        return ui_error(&err);
+    *text = strdup(all);
+    cag_free((void *)(uintptr_t)all);
+    if (!*text)
+        return ui_fail(CAG_E_NOMEM, "", "out of memory (questions)");
+    b->n_question = split_lines(*text, question);
+    return b->n_question
+               ? UI_OK
+               : ui_fail(CAG_E_FORMAT, o.questions, "no question in this file");
+}
+
+static int measure(unsigned what, const char *kvc)
+{
     struct bench_ask ask = { .engine = &o.engine, .n_gen = o.n_gen };
     cag_bench_report r = CAG_BENCH_REPORT_INIT;
     cag_error err = CAG_ERROR_INIT;
-    const char *text = NULL;
-    char *copy = NULL, *found = NULL;
+    char *text = NULL, *found = NULL;
     cag_bench_opts b;
-    cag_status st = CAG_OK;
-    int status = UI_OK;
+    cag_status st;
+    int status;
 
-    cag_bench_opts_init(&b);
-    b.n_context = parse_list(o.context, "context", 1 << 24, context);
-    b.n_batch = parse_list(o.batch, "batch", 1024, batch);
-    for (int i = 0; i < b.n_batch; i++)
-        batch_n[i] = (int)batch[i];
-    b.kvc = kvc;
-    b.model = o.model;
-    b.what = what;
-    b.context = context;
-    b.batch = batch_n;
-    b.question = question;
-    b.n_question = 1;
-    b.repeat = o.repeat;
-    b.warmup = o.warmup;
-    b.n_gen = o.n_gen;
-    b.tmp_dir = o.tmp_dir;
-    engine_opts_fill(&o.engine, &b.engine);
-    b.places = *places_get();
-    b.hooks = places_hooks();
+    fill(&b, what, kvc);
     if (what & CAG_BENCH_TTFT) {
         ask.ask = found = bench_find_ask();
         if (!found)
@@ -329,32 +356,22 @@ static int measure(unsigned what, const char *kvc)
         b.process = bench_ask_process;
         b.process_ctx = &ask;
     }
-    if (o.questions) {
-        st = cag_read_text(o.questions, &text, &err);
-        copy = !st ? strdup(text) : NULL;
-        if (!st && !copy)
-            status = ui_fail(CAG_E_NOMEM, "", "out of memory (questions)");
-        else if (!st && (b.n_question = split_lines(copy, question)) == 0)
-            status =
-                ui_fail(CAG_E_FORMAT, o.questions, "no question in this file");
-    }
-    if (!st && status == UI_OK)
-        st = cag_bench_set(&r, "tool", "cag " CAG_VERSION, &err);
-    if (!st && status == UI_OK) {
+    status = fill_questions(&b, &text);
+    if (status)
+        goto out;
+    st = cag_bench_set(&r, "tool", "cag " CAG_VERSION, &err);
+    if (!st) {
         ui_catch(true);
         st = cag_bench_run(&b, &r, &err);
         ui_catch(false);
         ui_progress_end();
     }
-    if (!st && status == UI_OK)
+    if (!st)
         st = cag_bench_set(&r, "git", opt_git_id(), &err);
-    if (st)
-        status = ui_error(&err);
-    else if (status == UI_OK)
-        status = give(&r);
+    status = st ? ui_error(&err) : give(&r);
+out:
     cag_bench_report_release(&r);
-    cag_free((void *)(uintptr_t)text);
-    free(copy);
+    free(text);
     free(found);
     return status;
 }
