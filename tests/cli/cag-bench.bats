@@ -281,3 +281,12 @@ xml_ok() {
     [ "$status" = 143 ]
     [ -z "$(ls -A tmp)" ]
 }
+
+@test "the drawing of the README is that of the stored report" {
+    top="$BATS_TEST_DIRNAME/../.."
+    # made by these two commands; a change of the drawing makes it again
+    jq -c '.figures |= map(select(.name | startswith("ttft")))' \
+        "$top/tests/bench/results/intel-xeon-processor-2.json" >stored.json
+    expect 0 cag-bench show --svg - stored.json
+    cmp "$out" "$top/examples/first-token.svg"
+}
