@@ -61,7 +61,7 @@ const cag_bench_figure *bench_find(const cag_bench_report *r, const char *name)
 static const char *seconds(char out[32], double s)
 {
     ui_format(out, 32,
-              s < 0.995 ? "%.2f s"
+              s < 0.995  ? "%.2f s"
               : s < 9.95 ? "%.1f s"
                          : "%.0f s",
               s);
