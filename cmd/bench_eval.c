@@ -16,7 +16,7 @@
 #include "cmd/cli/ui.h"
 
 static struct {
-    const char *model, *questions, *rows, *arms;
+    const char *model, *questions, *rows, *arms, *compare;
     struct engine_cli engine;
     int64_t n_predict, budget;
     bool json;
@@ -37,6 +37,8 @@ static const opt_spec eval_specs[] = {
     OPT_I64(0, "budget", &o.budget, 1, INT32_MAX, "N", NULL,
             "tokens of passages for bm25 (256)"),
     OPT_STR(0, "rows", &o.rows, "FILE", NULL, "a row of JSON for each answer"),
+    OPT_STR(0, "compare", &o.compare, "FILE", NULL,
+            "with the --json of an earlier run; exit 1 if worse"),
     OPT_FLAG(0, "json", &o.json, "print the figures as one JSON object"),
     OPT_MORE,
     OPT_ENGINE(&o.engine, engine_precision_auto),
@@ -202,9 +204,30 @@ static void print_json(const cag_eval_report *r)
     ui_json_end(&j);
 }
 
+static void print_change(void *ctx, const cag_eval_change *c)
+{
+    bool *worse = ctx;
+
+    *worse = *worse || c->worse;
+    ui_note("%s: %s %lld, was %lld%s", cag_eval_arm_name(c->arm), c->key,
+            (long long)c->now, (long long)c->was, c->worse ? ": worse" : "");
+}
+
+static int compare(const cag_eval_report *r, const char *old)
+{
+    cag_error err = CAG_ERROR_INIT;
+    bool worse = false;
+
+    if (cag_eval_compare(old, strlen(old), o.compare, r, print_change, &worse,
+                         &err))
+        return ui_error(&err);
+    return worse ? UI_NO : UI_OK;
+}
+
 /* ------------------------------------------------------------------- run */
 
-static int judge(cag_kb *kb, const cag_gold_set *gold, cag_eval_opts *e)
+static int judge(cag_kb *kb, const cag_gold_set *gold, const char *old,
+                 cag_eval_opts *e)
 {
     cag_error err = CAG_ERROR_INIT;
     cag_eval_report r;
@@ -227,6 +250,8 @@ static int judge(cag_kb *kb, const cag_gold_set *gold, cag_eval_opts *e)
         status = ui_fail(CAG_E_IO, o.rows, "cannot write: %s", strerror(errno));
     if (!status)
         (o.json ? print_json : print_text)(&r);
+    if (!status && old)
+        status = compare(&r, old);
     return status;
 }
 
@@ -238,7 +263,7 @@ int bench_eval(int argc, char **argv)
     cag_eval_opts e;
     cag_kb_opts ko;
     cag_kb *kb = NULL;
-    const char *text = NULL;
+    const char *text = NULL, *old = NULL;
     int status = UI_OK;
 
     if (opt_wants_config()) {
@@ -259,14 +284,16 @@ int bench_eval(int argc, char **argv)
     cag_ask_params_init(&e.params);
     e.params.max_tok = o.n_predict;
     e.budget = o.budget;
-    if (cag_read_text(o.questions, &text, &err) ||
+    if ((o.compare && cag_read_text(o.compare, &old, &err)) ||
+        cag_read_text(o.questions, &text, &err) ||
         cag_kb_open(word[0], &ko, &kb, &err) ||
         cag_gold_read(kb, text, strlen(text), o.questions, &gold, &err))
         status = ui_error(&err);
     if (!status)
-        status = judge(kb, &gold, &e);
+        status = judge(kb, &gold, old, &e);
     cag_gold_release(&gold);
     cag_kb_close(kb);
     cag_free((void *)(uintptr_t)text);
+    cag_free((void *)(uintptr_t)old);
     return ui_close_stdout(status);
 }

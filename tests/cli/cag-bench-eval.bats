@@ -44,6 +44,23 @@ setup() { cd "$work"; }
     jq -e '.arms.bm25.prompt_tokens > 0' "$out"
 }
 
+@test "--compare tells what became worse, with status 1" {
+    cag-bench eval -n 5 --arms cache --json --questions gold.jsonl qwen.kvc >old.json 2>/dev/null
+    expect 0 cag-bench eval -n 5 --compare old.json --questions gold.jsonl qwen.kvc
+    jq -c '.arms.cache.right = 2 | .arms.cache.refused_wrong = 1' old.json >better.json
+    expect 1 cag-bench eval -n 5 --compare better.json --questions gold.jsonl qwen.kvc
+    grep -q 'cache: right 1, was 2: worse$' "$err"
+    grep -q 'cache: refused_wrong 0, was 1$' "$err"
+    jq -c '.arms.cache.right = 0' old.json >worse.json
+    expect 0 cag-bench eval -n 5 --compare worse.json --questions gold.jsonl qwen.kvc
+    jq -c '.questions = 9' old.json >other.json
+    expect 65 cag-bench eval -n 5 --compare other.json --questions gold.jsonl qwen.kvc
+    grep -q 'other.json: it is of 9 questions, these are 3' "$err"
+    echo '{}' >none.json
+    expect 65 cag-bench eval -n 5 --compare none.json --questions gold.jsonl qwen.kvc
+    grep -q 'none.json: this is no output of cag-bench eval --json' "$err"
+}
+
 @test "SQuAD 2: lines are found by the context" {
     jq -nc --rawfile t kb.md '{version:"v2.0",data:[{title:"x",paragraphs:[{context:($t | rtrimstr("\n")),qas:[
         {id:"q1",question:"Who leads Project Atish?",is_impossible:false,

@@ -99,6 +99,22 @@ cag_status cag_eval_run(cag_kb *kb, const cag_gold_set *gold,
  * time (CAG_EVAL_CACHE) or against an arm; -1: never. */
 double cag_eval_break_even(const cag_eval_report *r, int arm);
 
+/* A count that differs from that of an earlier run. */
+typedef struct cag_eval_change {
+    int arm;
+    const char *key; /* as in the JSON of cag-bench eval; static */
+    int64_t was, now;
+    bool worse;
+} cag_eval_change;
+typedef void (*cag_eval_change_fn)(void *ctx, const cag_eval_change *c);
+/*
+ * Compare with the JSON of an earlier run, arms that both have.
+ * CAG_E_FORMAT, CAG_E_MISMATCH (another number of questions), CAG_E_NOMEM.
+ */
+cag_status cag_eval_compare(const char *text, size_t size, const char *name,
+                            const cag_eval_report *r, cag_eval_change_fn fn,
+                            void *ctx, cag_error *err);
+
 #ifdef __cplusplus
 }
 #endif
