@@ -219,9 +219,10 @@ static cag_status compare_tile(const struct values *v, int tile,
     /* positions after the last token are zero on both sides */
     memset(stored[0], 0, 2 * v->n * sizeof *stored[0]);
     for (int h = 0; h < s->n_kv_head; h++) {
+        struct kv_pair to = { KV_F32, stored[0], stored[1] };
+
         st = q8h_tile(from, h, tile % per_chunk,
-                      left < KVC_TILE ? left : KVC_TILE, KV_F32, stored[0],
-                      stored[1], err);
+                      left < KVC_TILE ? left : KVC_TILE, &to, err);
         if (st)
             return st;
         for (int is_v = 0; is_v < 2; is_v++) {

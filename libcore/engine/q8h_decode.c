@@ -50,8 +50,8 @@ static cag_status too_large(const struct q8h_chunk *from, int kv_type,
 }
 
 cag_status q8h_tile(const struct q8h_chunk *from, int kv_head,
-                    int tile_in_chunk, int n_key, int kv_type, void *k_tile,
-                    void *v_tile, cag_error *err)
+                    int tile_in_chunk, int n_key, const struct kv_pair *to,
+                    cag_error *err)
 {
     const char *why = NULL;
     const struct kernels *k = kernels_get(&why);
@@ -68,8 +68,8 @@ cag_status q8h_tile(const struct q8h_chunk *from, int kv_head,
     for (int t = 0; t < n_key; t++) {
         decode_row(k, from, kv_head, tile_in_chunk, t, factor, row[0]);
         decode_row(k, from, kv_head, tile_in_chunk, t, NULL, row[1]);
-        if (!k->kv_store(kv_type, k_tile, v_tile, t, row[0], row[1], d))
-            return too_large(from, kv_type, err);
+        if (!k->kv_store(to->kv_type, to->k, to->v, t, row[0], row[1], d))
+            return too_large(from, to->kv_type, err);
     }
     return CAG_OK;
 }

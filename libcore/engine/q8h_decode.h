@@ -25,16 +25,22 @@ struct q8h_chunk {
     const char *path; /* named by errors; may be NULL */
 };
 
+/* Where a tile is decoded to: tiles of kernels.h. */
+struct kv_pair {
+    int kv_type; /* KV_F16 or KV_F32 */
+    void *k, *v;
+};
+
 /* The factors [d_head] of a head: every chunk of a layer has them. */
 void q8h_factors(const struct q8h_chunk *from, int kv_head, float *out);
 /*
- * Decode the first n_key rows of a tile into a K and a V tile of kernels.h
- * (kv_type KV_F16 or KV_F32; other rows are left alone).  CAG_E_UNSUPPORTED:
+ * Decode the first n_key rows of a tile into a K and a V tile; the other
+ * rows are left alone.  CAG_E_UNSUPPORTED:
  * a value does not fit that type, the head is too large, or there is no set
  * of kernels (the message says why).
  */
 cag_status q8h_tile(const struct q8h_chunk *from, int kv_head,
-                    int tile_in_chunk, int n_key, int kv_type, void *k_tile,
-                    void *v_tile, cag_error *err);
+                    int tile_in_chunk, int n_key, const struct kv_pair *to,
+                    cag_error *err);
 
 #endif

@@ -166,8 +166,8 @@ static void values_of_codes(void **state)
             assert_non_null(tile[v]);
         }
         struct q8h_chunk from = { &f.shape, raw, 0, 1, path };
-        assert_int_equal(
-            q8h_tile(&from, 1, 0, 6, KV_F32, tile[0], tile[1], NULL), CAG_OK);
+        struct kv_pair to = { KV_F32, tile[0], tile[1] };
+        assert_int_equal(q8h_tile(&from, 1, 0, 6, &to, NULL), CAG_OK);
         at = have.data;
         for (int c = 0; c < 2 * d; c++) {
             int v = c / d, e = c % d, w = d - e / 32 * 32 < 32 ? d % 32 : 32;

@@ -54,10 +54,11 @@ static void clear_slots(void **state)
 static struct cpu_kv *make(struct cpu_prefix *p, int n_layer, int n_head, int d,
                            int type, int max_tok)
 {
+    const struct cpu_kv_shape shape = { n_layer, n_head, d, type, max_tok };
     struct cpu_kv *kv = NULL;
     cag_error err = CAG_ERROR_INIT;
 
-    if (kvcache_new(NULL, p, n_layer, n_head, d, type, max_tok, &kv, &err))
+    if (kvcache_new(NULL, p, &shape, &kv, &err))
         fail_msg("%s", err.msg);
     return kv;
 }

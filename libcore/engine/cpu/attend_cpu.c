@@ -82,9 +82,10 @@ static int first_span(const struct forward_row *r)
 }
 
 void attend_tiles(struct attn_tiles *x, struct attn_job *j,
-                  const struct attn_pass *a, const struct cpu_kv *kv,
-                  const struct kv_view *view, int head, int t0, int t1)
+                  const struct attn_pass *a, const struct forward_row *row,
+                  int head, int t0, int t1)
 {
+    const struct cpu_kv *kv = kv_of(row);
     bool codes = t0 < kv->n_shared && prefix_is_q8h(kv->prefix);
     bool hidden = false;
 
@@ -93,7 +94,7 @@ void attend_tiles(struct attn_tiles *x, struct attn_job *j,
 
         x->k[i] = kvcache_any_tile(kv, a->layer, 0, head, t);
         x->v[i] = kvcache_any_tile(kv, a->layer, 1, head, t);
-        x->see[i] = kv_view_tile(view, t);
+        x->see[i] = kv_view_tile(row->view, t);
         hidden = hidden || x->see[i] != UINT64_MAX;
         if (codes) {
             x->ks[i] = prefix_scales(kv->prefix, a->layer, 0, head, t);
@@ -128,18 +129,19 @@ struct rows {
     float *m, *l, *o;
 };
 
-/* Walk tiles [t0, t1) of kv, all of the prefix or all private. */
+/* Walk tiles [t0, t1) of the first row's timeline, all of its prefix or all
+ * private. */
 static void walk(const struct attn_pass *a, struct cpu_thread *th,
-                 const struct rows *w, const struct cpu_kv *kv, int t0, int t1)
+                 const struct rows *w, int t0, int t1)
 {
     const struct cpu *c = a->c;
-    const struct kv_view *view = a->row[w->r0].view;
+    const struct forward_row *row = &a->row[w->r0];
     struct attn_tiles tiles;
     struct attn_job j;
 
-    if (!kv_view_any(view, t0, t1))
+    if (!kv_view_any(row->view, t0, t1))
         return;
-    attend_tiles(&tiles, &j, a, kv, view, w->head, t0, t1);
+    attend_tiles(&tiles, &j, a, row, w->head, t0, t1);
     size_t row0 = (size_t)w->r0 * (size_t)c->group;
     j.n_row = (w->r1 - w->r0) * c->group;
     j.q =
@@ -174,8 +176,7 @@ static void span_state(const struct attn_pass *a, struct cpu_thread *th,
         w->m[i] = -INFINITY;
     memset(w->l, 0, n * sizeof *w->l);
     memset(w->o, 0, n * d * sizeof *w->o);
-    walk(a, th, w, kv_of(&a->row[w->r0]), first,
-         n_shared < end ? n_shared : end);
+    walk(a, th, w, first, n_shared < end ? n_shared : end);
     for (int r = w->r0, next; r < w->r1; r = next) {
         next = run_end(a->row, r, w->r1);
         int tiles = a->row[next - 1].pos / KV_TILE + 1;
@@ -184,7 +185,7 @@ static void span_state(const struct attn_pass *a, struct cpu_thread *th,
             w->head, r, next, w->m + i, w->l + i, w->o + i * d
         };
 
-        walk(a, th, &run, kv_of(&a->row[r]), own, tiles < end ? tiles : end);
+        walk(a, th, &run, own, tiles < end ? tiles : end);
     }
 }
 

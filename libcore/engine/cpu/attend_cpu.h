@@ -23,11 +23,12 @@ struct attn_tiles {
     uint64_t see[KV_SPAN_TILES];
 };
 
-/* Tiles [t0, t1) of one span of kv, all of the prefix or all private, seen
- * through view, to x and a job that reads x; its rows are the caller's. */
+/* Tiles [t0, t1) of one span of a row's timeline, all of its prefix or all
+ * private, as the row sees them, to x and a job that reads x; the rows of the
+ * job are the caller's. */
 void attend_tiles(struct attn_tiles *x, struct attn_job *j,
-                  const struct attn_pass *a, const struct cpu_kv *kv,
-                  const struct kv_view *view, int head, int t0, int t1);
+                  const struct attn_pass *a, const struct forward_row *row,
+                  int head, int t0, int t1);
 
 /* Is the job's attention that of --precision fast? */
 bool attend_fast(const struct attn_pass *a, const struct attn_job *j);

@@ -159,6 +159,8 @@ static cag_status cpu_kv_new(struct backend *b, struct backend_prefix *p,
 {
     struct cpu *c = cpu_of(b);
     struct cpu_kv *kv;
+    const struct cpu_kv_shape shape = { b->layer1, c->cfg->n_kv_head,
+                                        c->cfg->d_head, c->kv_type, max_tok };
     int n_row = CAG_STEP_MAX * (c->n_kvcache + 1);
     uint64_t bytes = session_bytes(c, shared_tiles(p), max_tok);
     cag_status st = charge(c, bytes, "a session", err);
@@ -169,9 +171,7 @@ static cag_status cpu_kv_new(struct backend *b, struct backend_prefix *p,
         n_row = b->max_row;
     st = cpu_reserve_step(c, n_row, (max_tok + KV_SPAN - 1) / KV_SPAN, err);
     if (!st)
-        st =
-            kvcache_new(b, (struct cpu_prefix *)p, b->layer1, c->cfg->n_kv_head,
-                        c->cfg->d_head, c->kv_type, max_tok, &kv, err);
+        st = kvcache_new(b, (struct cpu_prefix *)p, &shape, &kv, err);
     if (st) {
         c->used_bytes -= bytes;
         return st;

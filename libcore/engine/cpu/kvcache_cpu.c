@@ -51,9 +51,9 @@ static cag_status slab_init(struct cpu_kv *kv, struct kv_slab *s, int n_tile,
     return CAG_OK;
 }
 
-cag_status kvcache_new(struct backend *b, struct cpu_prefix *p, int n_layer,
-                       int n_kv_head, int d_head, int kv_type, int max_tok,
-                       struct cpu_kv **out, cag_error *err)
+cag_status kvcache_new(struct backend *b, struct cpu_prefix *p,
+                       const struct cpu_kv_shape *shape, struct cpu_kv **out,
+                       cag_error *err)
 {
     struct cpu_kv *kv = mem_zalloc(sizeof *kv);
     cag_status st = CAG_OK;
@@ -62,17 +62,18 @@ cag_status kvcache_new(struct backend *b, struct cpu_prefix *p, int n_layer,
         return cag_fail_nomem(err, "session");
     kv->base.backend = b;
     kv->prefix = p;
-    kv->n_layer = n_layer;
-    kv->n_kv_head = n_kv_head;
-    kv->d_head = d_head;
-    kv->kv_type = kv_type;
-    kv->tile_bytes = (size_t)KV_TILE * (size_t)d_head * (size_t)elem_bytes(kv);
-    kv->max_tok = max_tok;
+    kv->n_layer = shape->n_layer;
+    kv->n_kv_head = shape->n_kv_head;
+    kv->d_head = shape->d_head;
+    kv->kv_type = shape->kv_type;
+    kv->tile_bytes =
+        (size_t)KV_TILE * (size_t)kv->d_head * (size_t)elem_bytes(kv);
+    kv->max_tok = shape->max_tok;
     kv->n_prefix = p ? p->n_tok : 0;
     kv->n_shared = kv->n_prefix / KV_TILE;
     kv->n_dirty = kv->n_prefix;
 
-    int n_tile = (max_tok + KV_TILE - 1) / KV_TILE - kv->n_shared;
+    int n_tile = (kv->max_tok + KV_TILE - 1) / KV_TILE - kv->n_shared;
     kv->n_slab = (n_tile + KV_SPAN_TILES - 1) / KV_SPAN_TILES;
     kv->slab = mem_alloc_array((size_t)kv->n_slab, sizeof *kv->slab);
     if (!kv->slab)
@@ -147,8 +148,9 @@ cag_status kvcache_ready(struct cpu_kv *kv, int layer, cag_error *err)
         uint8_t *k = kvcache_tile(kv, layer, 0, h, t);
         uint8_t *v = kvcache_tile(kv, layer, 1, h, t);
         if (prefix_is_q8h(kv->prefix)) {
-            st = prefix_decode(kv->prefix, layer, h, t, slot, kv->kv_type, k, v,
-                               err);
+            struct kv_pair to = { kv->kv_type, k, v };
+
+            st = prefix_decode(kv->prefix, layer, h, t, slot, &to, err);
             continue; /* the slots after it were never written */
         }
         memcpy(k, prefix_tile(kv->prefix, layer, 0, h, t), kv->tile_bytes);
@@ -250,8 +252,10 @@ static cag_status import_chunk(const struct import_job *j, int item,
             uint8_t *k = kvcache_tile(kv, layer, 0, h, tile0 + i);
             uint8_t *v = kvcache_tile(kv, layer, 1, h, tile0 + i);
             if (kvc_is_q8h(j->shape)) {
-                st = q8h_tile(&from, h, i, left < KV_TILE ? left : KV_TILE,
-                              kv->kv_type, k, v, err);
+                struct kv_pair to = { kv->kv_type, k, v };
+
+                st = q8h_tile(&from, h, i, left < KV_TILE ? left : KV_TILE, &to,
+                              err);
                 if (st)
                     return st;
                 continue;

@@ -32,9 +32,13 @@ struct cpu_kv {
                              freed by q8h_build.c */
 };
 
-cag_status kvcache_new(struct backend *b, struct cpu_prefix *p, int n_layer,
-                       int n_kv_head, int d_head, int kv_type, int max_tok,
-                       struct cpu_kv **out, cag_error *err);
+struct cpu_kv_shape {
+    int n_layer, n_kv_head, d_head, kv_type;
+    int max_tok; /* the prefix included */
+};
+cag_status kvcache_new(struct backend *b, struct cpu_prefix *p,
+                       const struct cpu_kv_shape *shape, struct cpu_kv **out,
+                       cag_error *err);
 void kvcache_free(struct cpu_kv *kv);
 void kvcache_truncate(struct cpu_kv *kv, int n_tok);
 

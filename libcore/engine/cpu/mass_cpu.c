@@ -54,7 +54,7 @@ static void shares(const struct job *x, struct cpu_thread *th, int head,
 {
     const struct attn_pass *a = x->a;
     const struct cpu *c = a->c;
-    const struct forward_row *r = &a->row[row[0]];
+
     int32_t last[MASS_ROWS];
     struct attn_tiles tiles;
     struct attn_job j;
@@ -64,8 +64,8 @@ static void shares(const struct job *x, struct cpu_thread *th, int head,
 
     if (tile[0] >= tile[1])
         return;
-    attend_tiles(&tiles, &j, a, (const struct cpu_kv *)r->kv, r->view,
-                 head / c->group, tile[0], tile[1]);
+    attend_tiles(&tiles, &j, a, &a->row[row[0]], head / c->group, tile[0],
+                 tile[1]);
     for (int i = row[0]; i < row[1]; i++)
         last[i - row[0]] = a->row[i].pos;
     j.n_row = row[1] - row[0];

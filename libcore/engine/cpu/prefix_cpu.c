@@ -190,12 +190,12 @@ const float *prefix_factors(const struct cpu_prefix *p, int layer, int kv_head)
 }
 
 cag_status prefix_decode(const struct cpu_prefix *p, int layer, int kv_head,
-                         int tile, int n_key, int kv_type, uint8_t *k,
-                         uint8_t *v, cag_error *err)
+                         int tile, int n_key, const struct kv_pair *to,
+                         cag_error *err)
 {
     int chunk = chunk_of(p, &tile);
     struct q8h_chunk from = { p->shape, p->chunk[layer * p->n_chunk + chunk],
                               layer, chunk, cag_kvc_get_info(p->kvc)->path };
 
-    return q8h_tile(&from, kv_head, tile, n_key, kv_type, k, v, err);
+    return q8h_tile(&from, kv_head, tile, n_key, to, err);
 }

@@ -6,6 +6,7 @@
 #define ENGINE_CPU_PREFIX_CPU_H
 
 #include "engine/backend.h"
+#include "engine/q8h_decode.h"
 #include "kvc/kvc_read.h"
 #include "util/pool.h"
 
@@ -44,10 +45,10 @@ const uint8_t *prefix_scales(const struct cpu_prefix *p, int layer, int is_v,
                              int kv_head, int tile);
 const float *prefix_factors(const struct cpu_prefix *p, int layer, int kv_head);
 /* q8h: copy a tile's first n_key rows into a pair of a timeline, decoded;
- * CAG_E_UNSUPPORTED when a value does not fit kv_type. */
+ * CAG_E_UNSUPPORTED when a value does not fit its type. */
 cag_status prefix_decode(const struct cpu_prefix *p, int layer, int kv_head,
-                         int tile, int n_key, int kv_type, uint8_t *k,
-                         uint8_t *v, cag_error *err);
+                         int tile, int n_key, const struct kv_pair *to,
+                         cag_error *err);
 
 static inline bool prefix_is_q8h(const struct cpu_prefix *p)
 {

@@ -95,9 +95,11 @@ static cag_status decode_tail(const struct cuda_prefix *p, int layer,
     cag_status st = CAG_OK;
 
     memset(tail, 0, 2 * v);
-    for (int h = 0; !st && h < s->n_kv_head; h++, tail += c->tile_bytes)
-        st = q8h_tile(&from, h, tile, p->n_tok % KVC_TILE, KV_F16, tail,
-                      tail + v, err);
+    for (int h = 0; !st && h < s->n_kv_head; h++, tail += c->tile_bytes) {
+        struct kv_pair to = { KV_F16, tail, tail + v };
+
+        st = q8h_tile(&from, h, tile, p->n_tok % KVC_TILE, &to, err);
+    }
     return st;
 }
 
