@@ -71,6 +71,9 @@ typedef struct cag_build_opts {
      * CAG_E_USAGE; or NULL.  Set by cag_refresh, unless allow_outside. */
     const char *below;
     bool allow_outside; /* cag_refresh: read what the cache names anywhere */
+    /* The hub id that led to model, a path then; recorded in its place.  Set
+     * by cag_refresh. */
+    const char *model_hub;
 } cag_build_opts;
 CAG_API void cag_build_opts_init_size(cag_build_opts *o, size_t size);
 static inline void cag_build_opts_init(cag_build_opts *o)

@@ -11,6 +11,7 @@
 
 #include "kvc/kvc_read.h"
 #include "binding/record.h"
+#include "model/model_find.h"
 #include "source/source_path.h"
 #include "util/file.h"
 #include "util/mem.h"
@@ -192,8 +193,6 @@ cag_status model_files_recorded(const cag_kvc *k, const char *kvc_dir,
                                 cag_error *err)
 {
     const cag_kvc_info *info = cag_kvc_get_info(k);
-    cag_model_search search = { places ? places->hf_hub : NULL,
-                                places ? places->models : NULL };
     char *p = info->model_path ? file_join(kvc_dir, info->model_path) : NULL;
 
     if (info->model_path && !p)
@@ -204,7 +203,8 @@ cag_status model_files_recorded(const cag_kvc *k, const char *kvc_dir,
     }
     if (info->model_hub) {
         mem_free(p);
-        return cag_model_find(info->model_hub, &search, path, err);
+        return model_find_hub(info->model_hub, places ? places->hf_hub : NULL,
+                              path, err);
     }
     cag_fail(err, CAG_E_MISSING, p ? p : info->model_name, -1,
              "the cache's model is not there");
@@ -259,13 +259,32 @@ static cag_status fail_other(const struct hunt *h, const char *path,
                     want);
 }
 
+/* A file of another size is another one: nobody waits for its hash. */
+static cag_status check_size(const struct hunt *h, const char *path,
+                             const jv *recorded, cag_error *err)
+{
+    int64_t want = jv_get_int(jv_at(recorded, 0), "size_bytes", -1);
+    struct file_id id;
+
+    if (jv_count(recorded) != 1 || file_is_dir(path) ||
+        file_stat(path, &id, NULL) || (int64_t)id.size_bytes == want)
+        return CAG_OK;
+    return cag_fail(err, CAG_E_MISMATCH, path, -1,
+                    "another model than the cache's (%s): it has %llu bytes, "
+                    "the cache was made with one of %lld",
+                    cag_kvc_get_info(h->k)->model_name,
+                    (unsigned long long)id.size_bytes, (long long)want);
+}
+
 /* CAG_OK: it is the one.  CAG_E_MISMATCH: it is another.  Else unreadable. */
 static cag_status try_path(struct hunt *h, const char *path, cag_error *err)
 {
     const jv *recorded = jv_get(jv_get(kvc_meta(h->k), "model"), "files");
     struct model_files f = { NULL, 0 };
-    cag_status st = model_files_list(path, h->mem, &f, err);
+    cag_status st = check_size(h, path, recorded, err);
 
+    if (!st)
+        st = model_files_list(path, h->mem, &f, err);
     if (!st && !model_files_same(&f, recorded))
         st = fail_other(h, path, &f, recorded, err);
     model_files_release(&f);
@@ -305,8 +324,9 @@ static void accept(struct hunt *h, const char *what, char *path)
     mem_free(path);
 }
 
-/* A model named by id or name, looked up. */
-static void accept_spec(struct hunt *h, const char *what, const char *spec)
+/* A model named by the user, or by the id that the cache records. */
+static void accept_spec(struct hunt *h, const char *what, const char *spec,
+                        bool recorded)
 {
     cag_error why = CAG_ERROR_INIT;
     char *path = NULL;
@@ -314,7 +334,8 @@ static void accept_spec(struct hunt *h, const char *what, const char *spec)
 
     if (is_over(h) || !spec)
         return;
-    st = cag_model_find(spec, h->search, &path, &why);
+    st = recorded ? model_find_hub(spec, h->search->hf_hub, &path, &why)
+                  : cag_model_find(spec, h->search, &path, &why);
     if (!st) {
         accept(h, what, path);
         return;
@@ -376,8 +397,8 @@ cag_status model_files_locate(const cag_kvc *k, const char *wanted,
         return cag_fail_nomem(err, "path");
     if (info->model_path)
         accept(&h, "recorded path", file_join(dir, info->model_path));
-    accept_spec(&h, "hub id", info->model_hub);
-    accept_spec(&h, "CAG_MODEL", places->model);
+    accept_spec(&h, "hub id", info->model_hub, true);
+    accept_spec(&h, "CAG_MODEL", places->model, false);
     accept_dirs(&h, places->models);
     if (h.path)
         *path = h.path;

@@ -118,6 +118,11 @@ static cag_status find_model(struct build_job *j, cag_error *err)
         return cag_fail(err, CAG_E_USAGE, NULL, -1,
                         "no model: give one with -m (a GGUF file, a model "
                         "directory or a hub id) or in CAG_MODEL");
+    if (j->o->model_hub) {
+        j->hub = j->o->model_hub;
+        j->model_path = mem_strdup(spec);
+        return j->model_path ? CAG_OK : cag_fail_nomem(err, "model path");
+    }
     st = cag_model_find(spec, &search, &j->model_path, err);
     if (st)
         return st;
@@ -126,6 +131,31 @@ static cag_status find_model(struct build_job *j, cag_error *err)
                  ? NULL
                  : spec;
     return CAG_OK;
+}
+
+/* What is no model is refused by its first bytes, not after minutes in which
+ * all of them are hashed. */
+static cag_status check_model(const char *path, cag_error *err)
+{
+    cag_model *m = NULL;
+    cag_status st = cag_model_open(
+        path, CAG_MODEL_NO_WEIGHTS | CAG_MODEL_NO_TOKENIZER, &m, err);
+
+    cag_model_close(m);
+    return st;
+}
+
+/* A refresh takes the model that is there now: the user should know. */
+static void note_other_model(const struct build_job *j)
+{
+    const jv *was = jv_get(jv_get(kvc_meta(j->old), "model"), "files");
+    char hex[2 * SHA256_SIZE + 1];
+
+    hash_hex(j->files.v[0].sha256, SHA256_SIZE, hex);
+    note(&j->o->hooks, CAG_NOTE_WARN,
+         "%s is another model than the cache was made with (SHA-256 %.16s..., "
+         "was %.16s...): everything is computed with it",
+         j->model_path, hex, jv_get_str(jv_at(was, 0), "sha256", "unknown"));
 }
 
 static cag_status open_model(struct build_job *j, bool with_weights,
@@ -143,9 +173,13 @@ static cag_status open_model(struct build_job *j, bool with_weights,
 
     /* a dry run reads no weights, not even to hash them */
     if (with_weights)
+        st = check_model(j->model_path, err);
+    if (with_weights && !st)
         st = model_files_list(j->model_path, &mem, &j->files, err);
     if (st)
         return st;
+    if (with_weights && j->o->texts && j->old && !old_has_model(j))
+        note_other_model(j);
     /* an unchanged model's tokenizer is in the old cache, compiled */
     if (old_has_model(j) && !kvc_check_trust(j->old, NULL)) {
         j->tok = cag_kvc_tokenizer(j->old);

@@ -13,6 +13,7 @@
 #include "kvc/kvc_receipt.h"
 #include "build/checkpoint.h"
 #include "binding/model_files.h"
+#include "model/model_find.h"
 #include "source/source_path.h"
 #include "util/note.h"
 #include "binding/record.h"
@@ -38,9 +39,9 @@ static void take_template(const cag_kvc *k, const jv *build, cag_build_opts *b)
         b->chat_template_text = jv_get_str(kvc_prmt(k), "template", NULL);
 }
 
-/* The model of the recorded hub id or at the recorded place, whatever it is
- * now: a new one is a reason to rebuild.  Elsewhere only the very same one
- * will do. */
+/* The model of the recorded hub id, in the hub's cache only, or at the
+ * recorded place, whatever it is now: a new one is a reason to rebuild.
+ * Elsewhere only the very same one will do. */
 static cag_status find_model(const cag_kvc *k, const char *dir,
                              cag_build_opts *b, char **path, cag_error *err)
 {
@@ -49,13 +50,12 @@ static cag_status find_model(const cag_kvc *k, const char *dir,
                                       .ignore = b->verify_full,
                                       .announce = note_hashing,
                                       .ctx = &b->hooks };
-    cag_model_search search = { b->places.hf_hub, b->places.models };
     const char *hub = cag_kvc_get_info(k)->model_hub;
     cag_error why = CAG_ERROR_INIT;
     cag_status st;
 
-    if (hub && cag_model_find(hub, &search, path, NULL) == CAG_OK) {
-        b->model = hub;
+    if (hub && model_find_hub(hub, b->places.hf_hub, path, NULL) == CAG_OK) {
+        b->model_hub = hub;
         return CAG_OK;
     }
     st = model_files_recorded(k, dir, &b->places, path, &why);

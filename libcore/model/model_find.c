@@ -20,6 +20,7 @@
 
 #include <cag/model.h>
 
+#include "model/model_find.h"
 #include "util/arena.h"
 #include "util/buf.h"
 #include "util/error.h"
@@ -325,12 +326,40 @@ static cag_status not_found(struct finder *f)
                     f->hub_id ? f->spec : "", f->hub_id ? ")" : "");
 }
 
+/* The caller's copy of what was found; ends the search. */
+static cag_status finish(struct finder *f, cag_status st, char **path)
+{
+    char *copy;
+
+    if (!st && !f->found)
+        st = not_found(f);
+    if (!st) {
+        copy = mem_strdup(f->found);
+        if (copy)
+            *path = copy;
+        else
+            st = nomem(f);
+    }
+    buf_free(&f->tried);
+    arena_release(&f->arena);
+    return st;
+}
+
+cag_status model_find_hub(const char *id, const char *hub, char **path,
+                          cag_error *err)
+{
+    struct finder f = { .spec = id, .tried = BUF_INIT, .err = err };
+
+    if (!hub)
+        tried(&f, id, "no cache of the hub is known");
+    return finish(&f, look_in_hub(&f, hub), path);
+}
+
 cag_status cag_model_find(const char *spec, const cag_model_search *search,
                           char **path, cag_error *err)
 {
     struct finder f = { .spec = spec, .tried = BUF_INIT, .err = err };
     cag_status st = CAG_OK;
-    char *copy;
 
     if (!spec || !*spec)
         return cag_fail(err, CAG_E_USAGE, NULL, -1, "no model given");
@@ -344,16 +373,5 @@ cag_status cag_model_find(const char *spec, const cag_model_search *search,
         if (!st && !f.found)
             st = look_in_dirs(&f, search ? search->dirs : NULL);
     }
-    if (!st && !f.found)
-        st = not_found(&f);
-    if (!st) {
-        copy = mem_strdup(f.found);
-        if (copy)
-            *path = copy;
-        else
-            st = nomem(&f);
-    }
-    buf_free(&f.tried);
-    arena_release(&f.arena);
-    return st;
+    return finish(&f, st, path);
 }

@@ -1,0 +1,70 @@
+#!/usr/bin/env bats
+# Models and caches that move, and what is believed on the way.
+
+load build_helper
+
+setup() {
+    begin
+    export HF_HUB_CACHE="$PWD/hub"
+    printf 'The Sparrow-7 flies 47 minutes.\n' >a.md
+}
+
+# in_hub ORG NAME FILE: FILE as the only file of a snapshot
+in_hub() {
+    local repo="hub/models--$1--$2" commit=0123456789abcdef0123456789abcdef01234567
+    mkdir -p "$repo/refs" "$repo/snapshots/$commit"
+    printf %s $commit >"$repo/refs/main"
+    cp "$3" "$repo/snapshots/$commit/"
+}
+
+model_of() { cag-inspect --json "$1" | jq -r '.meta.model.hub // .meta.model.path'; }
+
+@test "a recorded hub id is looked up in the hub's cache, never in the current directory" {
+    in_hub Org Tiny "$model"
+    ok cag-build -m Org/Tiny -o hub.kvc a.md
+    [ "$(model_of hub.kvc)" = Org/Tiny ]
+    cp hub.kvc old.kvc
+    # somebody's directory of that name
+    mkdir -p shared/Org && cp -r "$models/llama" shared/Org/Tiny
+    cd shared
+    ok cag-build -v --refresh ../hub.kvc
+    cmp ../hub.kvc ../old.kvc
+    ok cag-build -q -B --refresh ../hub.kvc
+    [ "$(model_of ../hub.kvc)" = Org/Tiny ]
+    [ "$(cag-inspect --json ../hub.kvc | jq -c .meta.model.files)" = "$(cag-inspect --json ../old.kvc | jq -c .meta.model.files)" ]
+    ok cag-ask -n 4 ../hub.kvc hi
+    # without the hub nothing is taken in its place
+    mv ../hub ../gone
+    fails 66 "was not found" cag-build --refresh ../hub.kvc
+    fails 66 "was not found" cag-ask ../hub.kvc hi
+    mv ../gone ../hub
+    # a new revision there is used, and said
+    cp "$models/llama.F16.gguf" ../hub/models--Org--Tiny/snapshots/*/"${model##*/}"
+    ok cag-build --refresh ../hub.kvc
+    says "is another model than the cache was made with (SHA-256 "
+    [ "$(model_of ../hub.kvc)" = Org/Tiny ]
+}
+
+@test "another model at the recorded place is named by a refresh" {
+    cp "$model" m.gguf
+    ok cag-build -m m.gguf -o kb.kvc a.md
+    ok cag-build -B --refresh kb.kvc
+    case "$stderr" in *"another model"*) show ;; esac
+    cp "$models/llama.F16.gguf" m.gguf
+    ok cag-build --refresh kb.kvc
+    says "m.gguf is another model than the cache was made with (SHA-256 "
+}
+
+@test "what is no model is refused without reading all of it" {
+    truncate -s 300G big.gguf
+    fails 65 "big.gguf" timeout 20 cag-build -m big.gguf -o kb.kvc a.md
+    ok cag-build -m "$model" -o kb.kvc a.md
+    fails 65 "another model than the cache's" timeout 20 cag-ask -m big.gguf kb.kvc hi
+    says "it has 322122547200 bytes"
+    mkdir dir && truncate -s 300G dir/model.safetensors
+    fails 66 "no config.json" timeout 20 cag-build -m dir -o new.kvc a.md
+    # an architecture that cag does not run is known as early
+    perl -pe 's/qwen3/qwen9/g' "$model" >other.gguf
+    truncate -s 300G other.gguf
+    fails 69 'general.architecture is "qwen9"' timeout 20 cag-build -m other.gguf -o new.kvc a.md
+}
