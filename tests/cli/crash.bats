@@ -283,6 +283,9 @@ one_line() {
     printf 'It flies 48 minutes.\n' >../docs/a.md
     run cag-build --check away/kb.kvc
     [ "$status" -eq 1 ]
+    # its sources are not below it: that is read only on demand
+    run cag-build -q --refresh away/kb.kvc
+    [ "$status" -eq 64 ]
     cag-build -q --refresh --allow-outside away/kb.kvc
     cag-build --check away/kb.kvc
     cag-inspect --text away/kb.kvc | grep -q '48 minutes'
