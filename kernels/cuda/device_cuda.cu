@@ -394,8 +394,14 @@ int cuk_memset(struct cuk_stream *s, void *dev_p, int byte, size_t bytes)
 int cuk_capture_begin(struct cuk_stream *s)
 {
     CUK_CALL(s->d, cudaStreamBeginCapture,
-             (s->s, cudaStreamCaptureModeThreadLocal));
+             (s->s, cudaStreamCaptureModeRelaxed));
     return 0;
+}
+
+bool cuk_capture_refused(int code)
+{
+    return code >= cudaErrorStreamCaptureUnsupported &&
+           code <= cudaErrorStreamCaptureWrongThread;
 }
 
 int cuk_capture_end(struct cuk_stream *s, struct cuk_graph **out)

@@ -132,6 +132,8 @@ int cuk_memset(struct cuk_stream *s, void *dev_p, int byte, size_t bytes);
  */
 int cuk_capture_begin(struct cuk_stream *s);
 int cuk_capture_end(struct cuk_stream *s, struct cuk_graph **out);
+/* Whether a code says that a call is not for a capture, and nothing worse. */
+bool cuk_capture_refused(int code);
 int cuk_graph_launch(struct cuk_graph *g, struct cuk_stream *s);
 void cuk_graph_free(struct cuk_graph *g);
 

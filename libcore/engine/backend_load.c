@@ -110,9 +110,14 @@ static cag_status open_plugin(const char *path, const struct cuda_plugin **out,
     void *so = dlopen(path, RTLD_NOW | RTLD_LOCAL), *sym;
     cuda_plugin_fn *entry;
 
-    if (!so)
+    if (!so) {
+        const char *why = dlerror();
         return cag_fail(err, CAG_E_UNSUPPORTED, path, -1,
-                        "cannot load the CUDA plugin: %s", dlerror());
+                        "cannot load the CUDA plugin: %s%s", why,
+                        strstr(why, "libcublas")
+                            ? "; name its directory in LD_LIBRARY_PATH"
+                            : "");
+    }
     sym = dlsym(so, CUDA_PLUGIN_ENTRY);
     if (!sym)
         return cag_fail(err, CAG_E_UNSUPPORTED, path, -1,
@@ -144,13 +149,15 @@ static cag_status get_plugin(const char *named, char path[PATH_MAX],
 static bool has_driver(void)
 {
     static const char *const sign[] = { "/proc/driver/nvidia/version",
-                                        "/dev/nvidiactl", "/dev/dxg",
-                                        "/dev/nvhost-gpu", "/dev/nvgpu" };
+                                        "/dev/nvidiactl", "/dev/nvhost-gpu",
+                                        "/dev/nvgpu" };
 
     for (size_t i = 0; i < sizeof sign / sizeof sign[0]; i++)
         if (access(sign[i], F_OK) == 0)
             return true;
-    return false;
+    /* every WSL2 has /dev/dxg: only with this is it NVIDIA's */
+    return access("/dev/dxg", F_OK) == 0 &&
+           access("/usr/lib/wsl/lib/libcuda.so.1", F_OK) == 0;
 }
 
 /* *present: a driver answered, so there is something to complain about. */
@@ -183,7 +190,8 @@ static cag_status count_devices(const struct cuda_plugin *p, int *n,
 
 static cag_status open_cuda(int ordinal, const cag_model *m,
                             const struct backend_opts *opts,
-                            struct backend **out, bool *present, cag_error *err)
+                            struct backend **out, bool *present, int *n_device,
+                            cag_error *err)
 {
     const struct cuda_plugin *p;
     struct backend *gpu = NULL;
@@ -191,6 +199,7 @@ static cag_status open_cuda(int ordinal, const cag_model *m,
     cag_status st;
     int n = 0;
 
+    *n_device = 0;
     *present = has_driver();
     st = find_plugin(opts->plugin, path, err);
     if (st) {
@@ -202,6 +211,7 @@ static cag_status open_cuda(int ordinal, const cag_model *m,
         st = count_devices(p, &n, present, err);
     if (st)
         return st;
+    *n_device = n;
     if (ordinal >= n)
         return cag_fail(err, CAG_E_BACKEND, NULL, -1,
                         "there is no cuda:%d, the driver sees %d GPU%s",
@@ -231,6 +241,23 @@ static bool is_cuda(const char *device, int *ordinal)
     return n >= 1 && n <= 3 && device[n] == '\0';
 }
 
+/* The first GPU that works; the error is that of the first there is. */
+static cag_status open_any(const cag_model *m, const struct backend_opts *opts,
+                           struct backend **out, bool *present, cag_error *err)
+{
+    int n = 0;
+    cag_status st = open_cuda(0, m, opts, out, present, &n, err);
+
+    for (int i = 1; st && i < n; i++) {
+        cag_error other = CAG_ERROR_INIT;
+        bool there;
+
+        if (open_cuda(i, m, opts, out, &there, &n, &other) == CAG_OK)
+            st = CAG_OK;
+    }
+    return st;
+}
+
 static cag_status open_auto(const cag_model *m, const struct backend_opts *opts,
                             struct backend **out, cag_error *err)
 {
@@ -248,7 +275,7 @@ static cag_status open_auto(const cag_model *m, const struct backend_opts *opts,
     /* cuBLAS alone takes half a second to load: not where there is no use */
     if (!opts->plugin && !has_driver())
         cag_fail(&why, CAG_E_BACKEND, NULL, -1, "there is no NVIDIA driver");
-    else if (open_cuda(0, m, opts, out, &present, &why) == CAG_OK)
+    else if (open_any(m, opts, out, &present, &why) == CAG_OK)
         return CAG_OK;
     st = cpu_new(m, opts, out, err);
     if (st)
@@ -286,7 +313,7 @@ cag_status backend_load(const char *device, const cag_model *m,
                         cag_error *err)
 {
     bool present;
-    int ordinal;
+    int ordinal, n;
 
     if (!device || strcmp(device, "auto") == 0)
         return open_auto(m, opts, out, err);
@@ -302,7 +329,7 @@ cag_status backend_load(const char *device, const cag_model *m,
                         "cuda:N",
                         device);
     cag_error why = CAG_ERROR_INIT;
-    cag_status st = open_cuda(ordinal, m, opts, out, &present, &why);
+    cag_status st = open_cuda(ordinal, m, opts, out, &present, &n, &why);
     if (!st)
         return st;
     cag_fail(err, st, why.file[0] != '\0' ? why.file : NULL, -1,

@@ -172,6 +172,12 @@ memory=70|6 MiB of 70 MiB are free
 driver=12040|the driver supports CUDA 12.4, the plugin needs 13.0
 sm=70|host shim 0 has compute capability 7.0, the kernels need 7.5
 END
+    # another GPU may work where the first does not
+    CAG_SHIM="devices=3 fail=cudaSetDevice:1:46" \
+        expect 0 cag-ask -n 3 -u --device auto llama.kvc "Who leads?"
+    cmp cpu.txt "$out"
+    says "cuda:1 host shim 1"
+    [ "$(grep -c 'not the GPU' "$err")" = 0 ]
     # the model fits, the cache does not
     expect 0 cag-ask -n 3 --device cpu qwen.kvc "Who leads?"
     cp "$out" cpu.qwen

@@ -228,6 +228,7 @@ enum cudaError_t {
     cudaErrorStreamCaptureUnsupported = 900,
     cudaErrorStreamCaptureInvalidated = 901,
     cudaErrorStreamCaptureUnjoined = 904,
+    cudaErrorStreamCaptureWrongThread = 908,
     cudaErrorUnknown = 999
 };
 struct cudaDeviceProp {
@@ -249,7 +250,7 @@ enum {
     cudaEventDefault = 0,
     cudaEventDisableTiming = 2
 };
-enum cudaStreamCaptureMode { cudaStreamCaptureModeThreadLocal = 1 };
+enum cudaStreamCaptureMode { cudaStreamCaptureModeRelaxed = 2 };
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
 
 const char *cudaGetErrorName(cudaError_t e);

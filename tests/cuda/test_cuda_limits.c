@@ -149,6 +149,44 @@ static void failures(void **state)
     cag_model_close(t.m);
 }
 
+/* A step whose capture is refused runs all the same, and is recorded the next
+ * time. */
+static void capture_refused(void **state)
+{
+    static const struct {
+        const char *call;
+        int code;
+    } refused[] = { { "cudaMemcpy2DAsync", 900 },
+                    { "cudaStreamEndCapture", 901 },
+                    { "cudaGraphInstantiate", 907 } };
+    const float *x, *y;
+
+    (void)state;
+    set_up("models/qwen3");
+    cag_session *a = prefilled(t.cpu, NULL, 0, 30, &x);
+    for (int i = 0; i < 3; i++) {
+        OK(cag_session_step(&a, t.ids + i, 1, &x, err));
+        t.gpu = (cag_engine_free(t.gpu),
+                 cuda_engine(t.m, 64, CAG_PRECISION_DEFAULT));
+        cag_session *b = prefilled(t.gpu, NULL, 0, 30, &y);
+        for (int k = 0; k < i; k++)
+            OK(cag_session_prefill(b, t.ids + k, 1, &y, err));
+        shim_fail_in(refused[i].call, 1, refused[i].code);
+        uint64_t replays = shim_counts().replays;
+        OK(cag_session_step(&b, t.ids + i, 1, &y, err));
+        see(x, y, t.n_vocab, refused[i].call);
+        assert_int_equal(shim_counts().replays, replays);
+        OK(cag_session_truncate(b, 30 + i, err));
+        OK(cag_session_step(&b, t.ids + i, 1, &y, err));
+        see(x, y, t.n_vocab, refused[i].call);
+        assert_int_equal(shim_counts().replays, replays + 1);
+        cag_session_free(b);
+    }
+    cag_session_free(a);
+    tear_down();
+    check_median();
+}
+
 /* ----------------------------------------------------- layers on the CPU */
 
 /* What a split engine says of itself, and what it takes. */
@@ -289,9 +327,10 @@ static void split_oom(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(overflow),   cmocka_unit_test(memory),
-        cmocka_unit_test(failures),   cmocka_unit_test(split_described),
-        cmocka_unit_test(split_auto), cmocka_unit_test(split_oom),
+        cmocka_unit_test(overflow),        cmocka_unit_test(memory),
+        cmocka_unit_test(failures),        cmocka_unit_test(capture_refused),
+        cmocka_unit_test(split_described), cmocka_unit_test(split_auto),
+        cmocka_unit_test(split_oom),
     };
     return cmocka_run_group_tests_name("cuda_limits", tests, NULL, NULL);
 }

@@ -52,6 +52,11 @@ static int queue_step(const struct pass_cuda *p)
     return pass_cuda_queue_back(p);
 }
 
+/*
+ * Replay the step's graph; the first time, record it.  A driver that does not
+ * take a call in a capture (one before 12.3 loads no kernel there) has run it
+ * by the next time: this time the step runs unrecorded.
+ */
 static int run_graph(const struct pass_cuda *p)
 {
     struct cuda *c = p->c;
@@ -70,7 +75,11 @@ static int run_graph(const struct pass_cuda *p)
     int end = cuk_capture_end(c->run, &g->graph);
     if (code != 0 || end != 0) {
         cuk_graph_free(end == 0 ? g->graph : NULL);
-        return code != 0 ? code : end;
+        code = code != 0 ? code : end;
+        if (!cuk_capture_refused(code))
+            return code;
+        cuk_clear(c->dev);
+        return queue_step(p);
     }
     g->n_row = p->pad_row;
     g->n_item = p->n_item;
