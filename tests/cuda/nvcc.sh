@@ -90,6 +90,11 @@ if ($names[5]) {
     my %lib = map { s{.*/}{}r => 1 } glob "build/release/gpu/lib/*";
     delete @lib{qw(libcmocka.so.0 libjansson.so.4 libgcc_s.so.1)};
     push @wrong, "$_ is not linked in" for sort keys %lib;
+    # Ubuntu 22.04, the usual image with CUDA, has glibc 2.35
+    for my $f (grep { -f && -x } glob "build/release/gpu/*") {
+        my ($new) = sort { $b <=> $a } map { /GLIBC_2\.(\d+)/ ? $1 : () } `objdump -T $f 2>/dev/null`;
+        push @wrong, "$f needs GLIBC_2.$new" if ($new // 0) > 35;
+    }
     my $said = `cd / && env -i PATH=/usr/bin:/bin OUT=\$(mktemp -d) $ENV{PWD}/build/release/gpu/check_cuda.sh 2>&1`;
     push @wrong, "without a GPU: status " . ($? >> 8) . ", $said"
         if !-e "/dev/nvidiactl" && ($? >> 8 != 69 || $said !~ /\Acheck_cuda: .*\n\z/);
