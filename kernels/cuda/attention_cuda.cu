@@ -727,20 +727,52 @@ size_t cuk_state_bytes(const struct cuk_shape *shape, int n_state)
            (size_t)(shape->d_head + STATE_TAIL) * sizeof(float);
 }
 
+/* More shared memory than a kernel has unasked. */
+template <int D>
+static int ask_shared_memory(struct cuk_dev *d)
+{
+    const int bytes = layout<D>::bytes;
+
+    if (bytes > d->info.smem_block)
+        CUK_REFUSE(d, "cuk_attention: shared memory of this device");
+    CUK_CALL(d, cudaFuncSetAttribute,
+             ((const void *)attention_kernel<D>,
+              cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+    return 0;
+}
+
 template <int D>
 static int launch(struct cuk_stream *s, const struct attn_args &g)
 {
-    const int bytes = layout<D>::bytes;
     dim3 grid((unsigned)g.a.n_item, (unsigned)g.a.shape.n_kv_head);
+    int st = ask_shared_memory<D>(s->d);
 
-    if (bytes > s->d->info.smem_block)
-        CUK_REFUSE(s->d, "cuk_attention: shared memory of this device");
-    CUK_CALL(s->d, cudaFuncSetAttribute,
-             ((const void *)attention_kernel<D>,
-              cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
-    CUK_RUN(s, "attention_kernel", attention_kernel<D>, grid, dim3(THREADS),
-            (size_t)bytes, g);
-    return 0;
+    if (st == 0)
+        CUK_RUN(s, "attention_kernel", attention_kernel<D>, grid,
+                dim3(THREADS), (size_t)layout<D>::bytes, g);
+    return st;
+}
+
+template <int D>
+static int fitting_blocks(struct cuk_dev *d, int *n)
+{
+    int st = ask_shared_memory<D>(d);
+
+    if (st == 0)
+        CUK_CALL(d, cudaOccupancyMaxActiveBlocksPerMultiprocessor,
+                 (n, (const void *)attention_kernel<D>, THREADS,
+                  layout<D>::bytes));
+    return st;
+}
+
+int cuk_attention_blocks(struct cuk_dev *d, const struct cuk_shape *shape,
+                         int *n)
+{
+    int st = shape->d_head <= 64 ? fitting_blocks<64>(d, n)
+                                 : fitting_blocks<128>(d, n);
+
+    *n = (st == 0 && *n > 0 ? *n : 1) * d->info.n_sm;
+    return st;
 }
 
 int cuk_attention(struct cuk_stream *s, const struct cuk_attn *a)

@@ -171,7 +171,7 @@ __device__ inline void mma_f16(float c[4], const uint32_t a[4], uint32_t b0,
 }
 
 /*
- * Four int8 codes to f16, exactly: behind the high byte of 1,024 a byte is an
+ * Four int8 codes to f16, exactly: after the high byte of 1,024 a byte is an
  * f16 of 1,024 and more, and 1,152 takes the offset of 128 off again.
  */
 __device__ inline void codes_f16(uint32_t r[2], uint32_t codes)

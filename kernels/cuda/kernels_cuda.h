@@ -327,8 +327,8 @@ struct cuk_plan {
 /*
  * Distribute rows (adjacent rows of one timeline ascend; rows that share a
  * prefix adjoin) over items, so that a prefix is read once for all rows that
- * share it and about n_block blocks are busy (twice the multiprocessors is a
- * good number): split_tile tiles each, 0: chosen.  Empty rows get no item.
+ * share it and about n_block blocks are busy (cuk_attention_blocks says how
+ * many fit): split_tile tiles each, 0: chosen.  Empty rows get no item.
  * kv: host copy of what is uploaded.  False when a capacity is too small;
  * with split_tile 0 those of cuk_plan_bound are enough.
  */
@@ -367,6 +367,9 @@ struct cuk_attn {
  * the codes of q8h stand for (u + 2^-11 * (1 + max |s|)) * max |v|
  */
 int cuk_attention(struct cuk_stream *s, const struct cuk_attn *a);
+/* Blocks of it that the device runs at a time: cuk_plan_make's n_block. */
+int cuk_attention_blocks(struct cuk_dev *d, const struct cuk_shape *shape,
+                         int *n);
 
 #ifdef __cplusplus
 }

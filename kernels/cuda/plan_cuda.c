@@ -84,7 +84,7 @@ static int cut(struct planner *pl, int r0, int r1, int tile0, int tile1,
     return n;
 }
 
-/* One block of one timeline, behind n_shared splits of its prefix. */
+/* One block of one timeline, after n_shared splits of its prefix. */
 static void own_block(struct planner *pl, int r0, int r1, int tile0,
                       int n_shared)
 {
@@ -197,7 +197,7 @@ bool cuk_plan_make(struct cuk_plan *p, const struct cuk_shape *shape,
  * of blocks); a timeline's rows are in one block of the prefix and one of
  * their own.  Only blocks of more than one item need states: either T >
  * split, then at most 2 * T / split for each of the block's tokens; or a
- * prefix and something behind it, two for each token.
+ * prefix and something after it, two for each token.
  */
 void cuk_plan_bound(const struct cuk_shape *shape, int n_row, int n_run,
                     int n_block, int *cap_item, int *cap_state)

@@ -289,6 +289,10 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *e, cudaGraph_t g,
 cudaError_t cudaGraphDestroy(cudaGraph_t g);
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t e);
 cudaError_t cudaGraphLaunch(cudaGraphExec_t e, cudaStream_t s);
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *n,
+                                                          const void *fn,
+                                                          int threads,
+                                                          size_t smem);
 cudaError_t cudaFuncSetAttribute(const void *fn, cudaFuncAttribute a, int v);
 
 /* ------------------------------------------------------------------- cuBLAS */

@@ -446,7 +446,7 @@ cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes)
     return cudaSuccess;
 }
 
-/* Of the exact size, so that ASan sees the byte behind it. */
+/* Of the exact size, so that ASan sees the byte after it. */
 static void *fresh(std::map<uintptr_t, area> &in, size_t n)
 {
     void *p = nullptr;
@@ -788,6 +788,18 @@ void shim_launch(shim_kernel k, dim3 grid, dim3 block, size_t smem,
         return;
     }
     queue(s, [=] { shim_run_kernel(k.name, grid, block, smem, body); });
+}
+
+/* Of 100 KiB a multiprocessor, a KiB of each block the system's. */
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *n,
+                                                          const void *fn, int,
+                                                          size_t smem)
+{
+    ENTER();
+    if (smem > smem_allowed(fn))
+        return error(cudaErrorInvalidValue);
+    *n = (int)((SMEM_MOST + 1024) / (smem + 1024));
+    return cudaSuccess;
 }
 
 cudaError_t cudaFuncSetAttribute(const void *fn, cudaFuncAttribute, int v)

@@ -160,7 +160,7 @@ struct world {
                                    n_tile, chunk_tile));
         return segs.back();
     }
-    /* a timeline behind a prefix (or NULL) of n_shared whole tiles */
+    /* a timeline after a prefix (or NULL) of n_shared whole tiles */
     void add(segment *prefix, int n_shared, int first_pos, int n_row)
     {
         int last = first_pos + n_row - 1;
@@ -291,6 +291,21 @@ static void test_plan(void)
         plan small(w, n_block, 1, 0, 0);
         CHECK(!small.ok, "no capacity, and yet a plan");
     }
+}
+
+/* Blocks that fit, by their shared memory: 64 KiB and 32 of the shim's 100. */
+static void test_blocks(void)
+{
+    const int n_sm = cuk_get_info(dev)->n_sm;
+    struct cuk_shape s = { 2, 1, 128 };
+    int n = 0;
+
+    CHECK(cuk_attention_blocks(dev, &s, &n) == 0 && n >= n_sm && n % n_sm == 0,
+          "d 128: %d on %d", n, n_sm);
+    int wide = n;
+    s.d_head = 64;
+    CHECK(cuk_attention_blocks(dev, &s, &n) == 0 && n > wide,
+          "d 64: %d blocks, %d of 128", n, wide);
 }
 
 /* A lone long timeline is split for the whole device, a long prompt is not. */
@@ -557,6 +572,7 @@ int main(void)
     dev_open();
     tap("a plan covers every tile once, within its bound", test_plan);
     tap("plans of a step and of a prompt", test_plan_sizes);
+    tap("blocks that fit a multiprocessor", test_blocks);
     tap("a prompt: odd head sizes and groups", test_prompt);
     tap("questions share a prefix", test_shared);
     tap("random timelines", test_random);

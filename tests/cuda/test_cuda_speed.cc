@@ -265,7 +265,8 @@ struct reading {
         kv.codes = codes;
         for (int i = 0; i < rows; i++)
             row.push_back({ 0, depth + i, 0, 0 });
-        int n_block = 2 * cuk_get_info(dev)->n_sm;
+        int n_block = 1;
+        CHECK(cuk_attention_blocks(dev, &shape, &n_block) == 0, "blocks");
         cuk_plan_bound(&shape, rows, 1, n_block, &cap_item, &cap_state);
         item.resize((size_t)cap_item);
         state0.resize((size_t)rows + 1);

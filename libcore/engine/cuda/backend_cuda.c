@@ -18,10 +18,10 @@
 #include "util/mem.h"
 
 /* Default rows of a prompt pass: fills the device, and holds any step. */
-#define DEFAULT_CHUNK 2048
+#define DEFAULT_PASS_ROWS 2048
 /* Beside a CPU, whose passes are not better for being longer. */
-#define SPLIT_CHUNK   512
-#define PANEL_MAX     ((size_t)64 << 20)
+#define SPLIT_PASS_ROWS   512
+#define PANEL_MAX         ((size_t)64 << 20)
 
 /* ----------------------------------------------------------------- scratch */
 
@@ -112,8 +112,8 @@ static cag_status plan_layers(struct cuda *c, const struct backend_opts *opts,
 {
     struct carve cv = { NULL, 0 };
     int pass_rows = opts->pass_rows != 0 ? opts->pass_rows
-                    : layer0 == 0        ? DEFAULT_CHUNK
-                                         : SPLIT_CHUNK;
+                    : layer0 == 0        ? DEFAULT_PASS_ROWS
+                                         : SPLIT_PASS_ROWS;
 
     c->base.layer0 = layer0;
     c->base.layer1 = c->cfg->n_layer;
@@ -344,14 +344,14 @@ static cag_status open_device(struct cuda *c, int ordinal, cag_error *err)
                         "%d.%d",
                         info->name, info->sm / 10, info->sm % 10,
                         CUK_SM_MIN / 10, CUK_SM_MIN % 10);
-    c->n_block = 2 * info->n_sm;
     snprintf(c->kernels, sizeof c->kernels, "sm_%d", info->sm);
     snprintf(c->base.note, sizeof c->base.note,
              "cuda:%d %s, compute capability %d.%d, %llu MiB, driver %d.%d",
              ordinal, info->name, info->sm / 10, info->sm % 10,
              (unsigned long long)(info->mem_total >> 20), info->driver / 1000,
              info->driver % 1000 / 10);
-    if (cuk_stream_new(c->dev, &c->run) != 0 ||
+    if (cuk_attention_blocks(c->dev, &c->shape, &c->n_block) != 0 ||
+        cuk_stream_new(c->dev, &c->run) != 0 ||
         cuk_stream_new(c->dev, &c->copy) != 0 ||
         cuk_event_new(c->dev, false, &c->layer_end[0]) != 0 ||
         cuk_event_new(c->dev, false, &c->layer_end[1]) != 0)

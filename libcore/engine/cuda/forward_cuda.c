@@ -125,7 +125,7 @@ static cag_status run_layers(const struct pass_cuda *p, cag_error *err)
                 return cag_fail(err, CAG_E_CANCELLED, NULL, -1, "cancelled");
         }
         st = layer_ready(p, l, err);
-        /* the norm behind a layer's end belongs to the next one */
+        /* the norm after a layer's end belongs to the next one */
         if (!st)
             st = weights_cuda_need(c, l + 1, err);
         if (!st && (pass_cuda_queue_layer(p, l) != 0 ||

@@ -3,7 +3,7 @@
  *
  * A prefix is one block: every layer's chunks as the file stores them, end to
  * end, so what is uploaded is what is mapped, and what attention reads: f16, or
- * the codes of q8h.  Behind them lies the tail: the last, partial tile of every
+ * the codes of q8h.  After them lies the tail: the last, partial tile of every
  * layer and head, gathered once, from which a timeline takes its copy in one
  * strided transfer.  It is f16, for a timeline writes into it: of codes it is
  * decoded on the host, which says when a value does not fit.
@@ -14,7 +14,7 @@
  *
  * Seen as rows of tiles, tail and own differ only in their pitch.
  *
- * Invariant: a slot at or behind a timeline's end is finite: own memory is
+ * Invariant: a slot at or after a timeline's end is finite: own memory is
  * cleared once, the tail's unused slots on the host, and what a pass leaves
  * behind is finite unless a value overflowed, after which it is cleared.
  */
@@ -47,7 +47,7 @@ static size_t chunk_off(const struct kvc_shape *s, int chunk)
     return (size_t)chunk * kvc_chunk_bytes(s, 0);
 }
 
-/* Slots of the last tile behind the last token, where the chunk holds it; the
+/* Slots of the last tile after the last token, where the chunk holds it; the
  * file's word that they are zero is not enough. */
 static void clear_unused(const struct kvc_shape *s, int n_tok, int chunk,
                          uint8_t *data)
@@ -81,7 +81,7 @@ static int tail_chunk(const struct cuda_prefix *p)
     return p->n_tok % KVC_TILE == 0 ? -1 : p->n_tok / p->shape->chunk_tok;
 }
 
-/* Behind codes in the slot: the partial tile of each head, decoded. */
+/* After codes in the slot: the partial tile of each head, decoded. */
 static cag_status decode_tail(const struct cuda_prefix *p, int layer,
                               uint8_t *data, cag_error *err)
 {

@@ -1,7 +1,7 @@
 /*
  * trace_cuda.c - when what arrived and ran, for those who measure.
  *
- * An event with a time behind each group of copies and each layer, made when
+ * An event with a time after each group of copies and each layer, made when
  * the first of them is marked; nothing at all unless base.trace is set.
  */
 #include "engine/cuda/cuda.h"
