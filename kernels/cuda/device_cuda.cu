@@ -151,6 +151,7 @@ int cuk_open(int ordinal, struct cuk_dev **out, struct cuk_err *err)
     if (code == 0 && (code = cuk_attach(d)) != 0 && err)
         *err = d->err;
     if (code != 0) {
+        cudaGetLastError(); /* else the next device's first launch reads it */
         free(d);
         return code;
     }
