@@ -129,9 +129,10 @@ no_temporary() { [ -z "$(find . -name '.*.tmp')" ] || { ls -A; return 1; }; }
 }
 
 @test "SIGINT with --checkpoint keeps what was computed" {
+    # --foreground: else timeout sends the signal twice, and the second ends at once
     local cmd rc=0
     cmd="$(slow) --checkpoint"
-    CAG_KERNELS=scalar timeout --preserve-status -s INT 0.8 $cmd 2>err || rc=$?
+    CAG_KERNELS=scalar timeout --foreground --preserve-status -s INT 0.8 $cmd 2>err || rc=$?
     [ "$rc" -eq 130 ]
     [ ! -e kb.kvc ]
     [ -s kb.kvc.ckpt ]
