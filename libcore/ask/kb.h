@@ -6,7 +6,7 @@
 
 #include <cag/ask.h>
 
-#include "ask/evidence_base.h"
+#include "evidence/evidence_base.h"
 #include "prompt/prompt.h"
 #include "util/file.h"
 

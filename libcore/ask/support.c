@@ -5,11 +5,11 @@
 
 #include <string.h>
 
-#include "ask/evidence.h"
-#include "ask/evidence_base.h"
-#include "ask/evidence_quote.h"
+#include "evidence/evidence.h"
+#include "evidence/evidence_base.h"
+#include "evidence/evidence_quote.h"
 #include "ask/kb.h"
-#include "ask/support_facts.h"
+#include "evidence/support_facts.h"
 #include "ask/turn.h"
 #include "util/clock.h"
 #include "util/mem.h"

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "ask/words.h"
+#include "evidence/words.h"
 #include "util/mem.h"
 
 #define K1 1.2

@@ -3,14 +3,14 @@
  * passages of three lines that BM25 ranks best, as many as a budget of tokens
  * takes, in the order of the text.
  *
- * k1 = 1.2, b = 0.75, over the index of ask/evidence_index.h.
+ * k1 = 1.2, b = 0.75, over the index of evidence/evidence_index.h.
  */
 #ifndef EVAL_BM25_H
 #define EVAL_BM25_H
 
 #include <cag/tokenizer.h>
 
-#include "ask/evidence_index.h"
+#include "evidence/evidence_index.h"
 #include "util/buf.h"
 
 /* Append the passages to out.  CAG_E_NOMEM. */

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ask/evidence_base.h"
+#include "evidence/evidence_base.h"
 #include "ask/kb.h"
 #include "util/json.h"
 #include "util/mem.h"

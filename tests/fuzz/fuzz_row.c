@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "prompt/prompt.h"
-#include "ask/batch_row.h"
+#include "batch/batch_row.h"
 #include "util/mem.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -25,10 +25,13 @@ my %may = (      # directory -> what "..." and <cag...> may begin with
     "libcore/binding"      => [qw(cag binding/ source/ model/ kvc/ util/)],
     "libcore/build"        => [qw(cag build/ binding/ source/ prompt/ engine/ kvc/ model/
                                   tokenizer/ util/ kernels/)],
-    "libcore/ask"          => [qw(cag ask/ binding/ prompt/ engine/ kvc/ model/ tokenizer/
+    "libcore/evidence"     => [qw(cag evidence/ util/)],
+    "libcore/ask"          => [qw(cag ask/ evidence/ binding/ prompt/ engine/ kvc/ model/
+                                  tokenizer/ util/)],
+    "libcore/batch"        => [qw(cag batch/ ask/ evidence/ engine/ kvc/ model/ tokenizer/
                                   util/)],
-    "libcore/eval"         => [qw(cag eval/ ask/ kvc/ tokenizer/ util/)],
-    "libcore/bench"        => [qw(cag bench/ ask/ build/ binding/ source/ prompt/ engine/ kvc/
+    "libcore/eval"         => [qw(cag eval/ ask/ evidence/ kvc/ tokenizer/ util/)],
+    "libcore/bench"        => [qw(cag bench/ batch/ ask/ build/ binding/ source/ prompt/ engine/ kvc/
                                   model/ tokenizer/ format/ util/ kernels/)],
 );
 # the rooms inside engine know only what is theirs, and engine none of them

@@ -6,7 +6,7 @@
 
 #include <errno.h>
 
-#include "ask/batch_file.h"
+#include "batch/batch_file.h"
 
 static void assert_names(const char *want)
 {

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "ask/batch_known.h"
+#include "batch/batch_known.h"
 #include "util/mem.h"
 
 #define USAGE                                              \

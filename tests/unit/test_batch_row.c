@@ -5,8 +5,8 @@
 
 #include <string.h>
 
-#include "ask/batch_raw.h"
-#include "ask/batch_row.h"
+#include "batch/batch_raw.h"
+#include "batch/batch_row.h"
 #include "util/mem.h"
 #include "util/text.h"
 

@@ -5,8 +5,8 @@
 
 #include <string.h>
 
-#include "ask/support_facts.h"
-#include "ask/support_scan.h"
+#include "evidence/support_facts.h"
+#include "evidence/support_scan.h"
 #include "util/buf.h"
 
 static cag_status join(void *ctx, const struct support_fact *f, cag_error *err)

@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ask/evidence.h"
-#include "ask/words.h"
+#include "evidence/evidence.h"
+#include "evidence/words.h"
 #include "util/buf.h"
 #include "util/file.h"
 

@@ -1,11 +1,11 @@
 /*
  * evidence.c - see evidence.h.
  */
-#include "ask/evidence.h"
+#include "evidence/evidence.h"
 
 #include <string.h>
 
-#include "ask/words.h"
+#include "evidence/words.h"
 #include "util/mem.h"
 #include "util/text.h"
 

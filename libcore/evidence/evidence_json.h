@@ -1,8 +1,8 @@
 /*
  * evidence_json.h - what was found about an answer, as members of its row.
  */
-#ifndef ASK_EVIDENCE_JSON_H
-#define ASK_EVIDENCE_JSON_H
+#ifndef EVIDENCE_EVIDENCE_JSON_H
+#define EVIDENCE_EVIDENCE_JSON_H
 
 #include <cag/evidence.h>
 

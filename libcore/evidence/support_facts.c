@@ -1,12 +1,12 @@
 /*
  * support_facts.c - see support_facts.h.
  */
-#include "ask/support_facts.h"
+#include "evidence/support_facts.h"
 
 #include <string.h>
 
-#include "ask/support_scan.h"
-#include "ask/words.h"
+#include "evidence/support_scan.h"
+#include "evidence/words.h"
 #include "util/mem.h"
 #include "util/text.h"
 

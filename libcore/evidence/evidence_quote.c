@@ -1,11 +1,11 @@
 /*
  * evidence_quote.c - see evidence_quote.h.
  */
-#include "ask/evidence_quote.h"
+#include "evidence/evidence_quote.h"
 
 #include <string.h>
 
-#include "ask/words.h"
+#include "evidence/words.h"
 #include "util/mem.h"
 
 /* Places of a run that are tried; a longer one may begin at each of them. */

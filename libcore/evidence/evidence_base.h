@@ -7,13 +7,13 @@
  * whether it is the one that was read, and then where the cached text begins
  * in it (a byte order mark or front matter may stand before).
  */
-#ifndef ASK_EVIDENCE_BASE_H
-#define ASK_EVIDENCE_BASE_H
+#ifndef EVIDENCE_EVIDENCE_BASE_H
+#define EVIDENCE_EVIDENCE_BASE_H
 
 #include <cag/evidence.h>
 #include <cag/kvc.h>
 
-#include "ask/evidence_index.h"
+#include "evidence/evidence_index.h"
 #include "util/buf.h"
 
 struct evidence_base {

@@ -5,8 +5,8 @@
  * rounded real, 0.10 becomes 0.1.  What a row only carries along is copied
  * from its text instead.
  */
-#ifndef ASK_BATCH_RAW_H
-#define ASK_BATCH_RAW_H
+#ifndef BATCH_BATCH_RAW_H
+#define BATCH_BATCH_RAW_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -16,7 +16,7 @@
  * Earlier rows are read where they lie, one at a time, so memory does not
  * grow with them.
  */
-#include "ask/batch_file.h"
+#include "batch/batch_file.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,8 +1,8 @@
 /*
  * batch_file.h - what earlier runs left in PATH.part and PATH, from the inside.
  */
-#ifndef ASK_BATCH_FILE_H
-#define ASK_BATCH_FILE_H
+#ifndef BATCH_BATCH_FILE_H
+#define BATCH_BATCH_FILE_H
 
 #include <cag/tool/batch_file.h>
 

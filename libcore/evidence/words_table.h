@@ -1,8 +1,8 @@
 /*
  * words_table.h - different words, numbered in the order they came.
  */
-#ifndef ASK_WORDS_TABLE_H
-#define ASK_WORDS_TABLE_H
+#ifndef EVIDENCE_WORDS_TABLE_H
+#define EVIDENCE_WORDS_TABLE_H
 
 #include <stdint.h>
 

@@ -3,7 +3,7 @@
  *
  * The text is valid JSON, so strings and brackets are all there is to see.
  */
-#include "ask/batch_raw.h"
+#include "batch/batch_raw.h"
 
 #include <string.h>
 

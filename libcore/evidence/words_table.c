@@ -1,7 +1,7 @@
 /*
  * words_table.c - see words_table.h.  Open hashing, at most half full.
  */
-#include "ask/words_table.h"
+#include "evidence/words_table.h"
 
 #include <string.h>
 

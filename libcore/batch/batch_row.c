@@ -1,13 +1,13 @@
 /*
  * batch_row.c - see batch_row.h.
  */
-#include "ask/batch_row.h"
+#include "batch/batch_row.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "ask/batch_raw.h"
-#include "ask/evidence_json.h"
+#include "batch/batch_raw.h"
+#include "evidence/evidence_json.h"
 #include "ask/kb.h"
 #include "ask/turn.h"
 #include "util/error.h"

@@ -3,7 +3,7 @@
  */
 #include <string.h>
 
-#include "ask/batch_row.h"
+#include "batch/batch_row.h"
 #include "ask/crew.h"
 #include "ask/kb.h"
 #include "ask/support.h"

@@ -5,7 +5,7 @@
  * Ids are compared by their 64-bit hash alone: a false alarm among a million
  * ids has a chance of 3e-8, and keeps memory at 16 bytes a row.
  */
-#include "ask/batch_known.h"
+#include "batch/batch_known.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -14,10 +14,10 @@
  * Measured (tests/bench/results/evidence.md): the first holds the right answer
  * in over 90 of 100 right answers, one of the three in over 97.
  */
-#ifndef ASK_EVIDENCE_H
-#define ASK_EVIDENCE_H
+#ifndef EVIDENCE_EVIDENCE_H
+#define EVIDENCE_EVIDENCE_H
 
-#include "ask/evidence_index.h"
+#include "evidence/evidence_index.h"
 
 #define EVIDENCE_MAX   3
 /* A wider window is cut down: to the lines of its best sentence, to that

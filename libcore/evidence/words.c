@@ -1,7 +1,7 @@
 /*
  * words.c - see words.h.
  */
-#include "ask/words.h"
+#include "evidence/words.h"
 
 #include <string.h>
 

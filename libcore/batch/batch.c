@@ -15,8 +15,8 @@
  */
 #include <string.h>
 
-#include "ask/batch_known.h"
-#include "ask/batch_row.h"
+#include "batch/batch_known.h"
+#include "batch/batch_row.h"
 #include "ask/crew.h"
 #include "ask/kb.h"
 #include "ask/support.h"

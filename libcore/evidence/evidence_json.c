@@ -1,7 +1,7 @@
 /*
  * evidence_json.c - see evidence_json.h.
  */
-#include "ask/evidence_json.h"
+#include "evidence/evidence_json.h"
 
 #include <string.h>
 

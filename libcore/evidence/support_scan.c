@@ -1,7 +1,7 @@
 /*
  * support_scan.c - see support_scan.h.
  */
-#include "ask/support_scan.h"
+#include "evidence/support_scan.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -6,13 +6,13 @@
  * equal greedy questions of this run, of which the last few hundred are
  * remembered.
  */
-#ifndef ASK_BATCH_KNOWN_H
-#define ASK_BATCH_KNOWN_H
+#ifndef BATCH_BATCH_KNOWN_H
+#define BATCH_BATCH_KNOWN_H
 
 #include <cag/tool/batch_file.h>
 
-#include "ask/batch_row.h"
-#include "ask/batch_file.h"
+#include "batch/batch_row.h"
+#include "batch/batch_file.h"
 
 enum { KNOWN_RECENT = 512 };
 

@@ -8,12 +8,12 @@
  * wrapped.  From left to right the longest run is taken; at equal length its
  * first place.
  */
-#ifndef ASK_EVIDENCE_QUOTE_H
-#define ASK_EVIDENCE_QUOTE_H
+#ifndef EVIDENCE_EVIDENCE_QUOTE_H
+#define EVIDENCE_EVIDENCE_QUOTE_H
 
 #include <cag/tokenizer.h>
 
-#include "ask/evidence_base.h"
+#include "evidence/evidence_base.h"
 
 #define QUOTE_TOKENS 6
 

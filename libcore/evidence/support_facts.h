@@ -12,10 +12,10 @@
  * Scripts without capitals have no names here.  A number that was swapped
  * with another of the text is not found.
  */
-#ifndef ASK_SUPPORT_FACTS_H
-#define ASK_SUPPORT_FACTS_H
+#ifndef EVIDENCE_SUPPORT_FACTS_H
+#define EVIDENCE_SUPPORT_FACTS_H
 
-#include "ask/evidence_base.h"
+#include "evidence/evidence_base.h"
 
 /* known: question (and, in a conversation, the one before); may be NULL.
  * cut: the answer ends within a word perhaps, its last one says nothing.

@@ -1,12 +1,12 @@
 /*
  * evidence_index.c - see evidence_index.h.
  */
-#include "ask/evidence_index.h"
+#include "evidence/evidence_index.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "ask/words.h"
+#include "evidence/words.h"
 #include "util/mem.h"
 
 #define MAX_ITEMS ((size_t)1 << 30)

@@ -13,8 +13,8 @@
  * whose particles cling to words, are given as pairs of neighbouring
  * characters.
  */
-#ifndef ASK_WORDS_H
-#define ASK_WORDS_H
+#ifndef EVIDENCE_WORDS_H
+#define EVIDENCE_WORDS_H
 
 #include <stdbool.h>
 #include <stddef.h>

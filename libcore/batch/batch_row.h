@@ -10,8 +10,8 @@
  * "options" is a short digest of everything besides the question that decides
  * an answer, for --resume.
  */
-#ifndef ASK_BATCH_ROW_H
-#define ASK_BATCH_ROW_H
+#ifndef BATCH_BATCH_ROW_H
+#define BATCH_BATCH_ROW_H
 
 #include <cag/ask.h>
 

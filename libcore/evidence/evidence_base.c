@@ -1,7 +1,7 @@
 /*
  * evidence_base.c - see evidence_base.h.
  */
-#include "ask/evidence_base.h"
+#include "evidence/evidence_base.h"
 
 #include <string.h>
 

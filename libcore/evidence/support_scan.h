@@ -5,8 +5,8 @@
  *   "1024" for 1,024; "1.1 million", "5 %" for what belongs together;
  *   "=2021-3-12" for a date, with 0 for a part that is not given
  */
-#ifndef ASK_SUPPORT_SCAN_H
-#define ASK_SUPPORT_SCAN_H
+#ifndef EVIDENCE_SUPPORT_SCAN_H
+#define EVIDENCE_SUPPORT_SCAN_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -15,13 +15,13 @@
  * and a word that the text does not have weighs most.  Nothing depends on
  * the number of threads: sums run in the order of the text.
  */
-#ifndef ASK_EVIDENCE_INDEX_H
-#define ASK_EVIDENCE_INDEX_H
+#ifndef EVIDENCE_EVIDENCE_INDEX_H
+#define EVIDENCE_EVIDENCE_INDEX_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-#include "ask/words_table.h"
+#include "evidence/words_table.h"
 
 #define WINDOW_LINES 3
 
