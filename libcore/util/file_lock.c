@@ -64,6 +64,7 @@ static void set_mode(int fd, const char *path, int mode)
 {
     struct stat old, s;
     bool exists = stat(path, &old) == 0;
+    mode_t want;
 
     if (fstat(fd, &s) != 0 || s.st_uid != geteuid())
         return;
@@ -71,8 +72,10 @@ static void set_mode(int fd, const char *path, int mode)
         mode = 0600;
     if (exists)
         old.st_mode &= 0666;
-    /* best effort: it stays narrower */
-    if ((s.st_mode & 0777) != 0600)
+    /* best effort: it stays narrower.  What is right is left alone, since a
+     * run that has nothing to do changes no file */
+    want = mode != -1 ? (mode_t)mode & 0666 : old.st_mode;
+    if ((s.st_mode & 0777 & ~want) || (exists && s.st_gid != old.st_gid))
         (void)!fchmod(fd, 0600);
     (void)!trust_inherit(fd, path, exists ? &old : NULL,
                          mode == -1 ? -1 : mode & 0666);

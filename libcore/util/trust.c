@@ -10,6 +10,7 @@
 #include "util/trust.h"
 
 #include <errno.h>
+#include <string.h>
 #include <fcntl.h>
 #include <sys/xattr.h>
 #include <unistd.h>
@@ -79,9 +80,12 @@ bool trust_dir(const char *path)
 /* The ACL of path to fd: 1 kept, 0 there is none, -1 it could not be kept. */
 static int keep_acl(int fd, const char *path)
 {
-    char acl[4096];
+    char acl[4096], has[4096];
+    ssize_t n_has = fgetxattr(fd, ACL, has, sizeof has);
     ssize_t n = getxattr(path, ACL, acl, sizeof acl);
 
+    if (n > 0 && n_has == n && !memcmp(acl, has, (size_t)n))
+        return 1;
     if (n > 0)
         return fsetxattr(fd, ACL, acl, (size_t)n, 0) == 0 ? 1 : -1;
     if (errno != ENODATA && errno != ENOTSUP)
@@ -94,11 +98,15 @@ static int keep_acl(int fd, const char *path)
 int trust_inherit(int fd, const char *path, const struct stat *old, int mode)
 {
     mode_t m = mode != -1 ? (mode_t)mode : 0600;
+    struct stat is;
     bool group;
     int acl;
 
+    if (fstat(fd, &is) != 0)
+        return -1;
     if (old && trust_owner(old)) {
-        group = fchown(fd, (uid_t)-1, old->st_gid) == 0;
+        group =
+            is.st_gid == old->st_gid || fchown(fd, (uid_t)-1, old->st_gid) == 0;
         acl = group ? keep_acl(fd, path) : -1;
         if (mode == -1 && acl == 1)
             return 0; /* it carries the mode */
@@ -112,5 +120,8 @@ int trust_inherit(int fd, const char *path, const struct stat *old, int mode)
     } else if (mode == -1) {
         return 0; /* as it was created: 0600 & ~umask */
     }
+    /* an ACL that was set or taken away has changed it */
+    if (fstat(fd, &is) == 0 && (is.st_mode & 07777) == m)
+        return 0;
     return fchmod(fd, m);
 }

@@ -247,7 +247,7 @@ M
     fails 66 'model "no.gguf" not found; tried no.gguf' cag-build -m no.gguf -o x.kvc s.md
     fails 65 "s.md: byte 0: not a GGUF model" cag-build -m s.md -o x.kvc s.md
     mkdir empty
-    fails 66 "empty: no model in this directory" cag-build -m empty -o x.kvc s.md
+    fails 66 "empty: this directory holds no config.json" cag-build -m empty -o x.kvc s.md
     head -c 50000 "$model" >cut.gguf
     run --separate-stderr cag-build -m cut.gguf -o x.kvc s.md </dev/null
     [ "$status" -eq 65 ] || show
