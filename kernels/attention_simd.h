@@ -10,7 +10,7 @@
  *
  * With more than one block of rows a f16 tile is first expanded to f32 in the
  * scratch; with one, every element is used once and is converted on its way.
- * So is a tile of int8 codes, whose scales enter behind the scores and before
+ * So is a tile of int8 codes, whose scales enter after the scores and before
  * the values: a multiplication for 64 keys of a row, none for an element.
  * Few rows take four vectors of the tile at a time, not two: chains enough
  * to hide the latency of fma.  They are bound by reading the tiles, which

@@ -7,7 +7,7 @@
 enum {
     CHUNK = 256,                   /* weights expanded at a time: a block of
                                       any type */
-    TOK_MAX = GEMM_SCRATCH - CHUNK /* tokens whose up product fits behind */
+    TOK_MAX = GEMM_SCRATCH - CHUNK /* tokens whose up product fits after */
 };
 
 /* y[t * ldy] for row r */

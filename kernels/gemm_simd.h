@@ -6,8 +6,8 @@
  *
  * A unit is an f32, or, where UNIT is 2, a pair of bf16: the weights and
  * inputs of a lane's next step.  K is counted in units here.  A pair needs
- * also LOAD_UNITS (n > 0 floats at x to a vector of units, zeros behind) and
- * MULADD; UNPACK then writes pairs, and zeros behind the last.
+ * also LOAD_UNITS (n > 0 floats at x to a vector of units, zeros after) and
+ * MULADD; UNPACK then writes pairs, and zeros after the last.
  *
  * A lane is a token and a weight is broadcast, so an output is one fma chain
  * over i whatever the vector width, and a weight row needs no transposition:
@@ -322,7 +322,7 @@ static void gemm(float *y, size_t ldy, const float *xp, int n_tok,
 #ifdef SWIGLU
 /*
  * acc, [group][row][GW], is what the next product's xp is, row by row: the
- * chains of gate and of up lie one behind the other, and nothing is
+ * chains of gate and of up lie one after the other, and nothing is
  * transposed.
  */
 static void gated(float *gp, const float *xp, int n_tok,

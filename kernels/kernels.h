@@ -191,8 +191,8 @@ enum { KV_F16 = 1, KV_F32 = 0, KV_Q8H = 2 };
  *   o[c]  = o[c] * a, then chain over t ascending of fmaf(p[t], v[t][c], o)
  *   m     = mn
  * q is already multiplied by log2(e) / sqrt(d_head).
- * KV_Q8H: k and v are the codes, and s[t] = s[t] * ks[t] behind its chain,
- * p[t] = p[t] * vs[t] behind the sum of p; q, o and v are in the domain that
+ * KV_Q8H: k and v are the codes, and s[t] = s[t] * ks[t] after its chain,
+ * p[t] = p[t] * vs[t] after the sum of p; q, o and v are in the domain that
  * q8h_rotate turns to and from.
  * ref: |out - ref| <= 1e-6 * (1 + max |s|) * max |v|
  */
@@ -404,7 +404,7 @@ const struct kernels *kernels_at(int i, bool *usable);
  * ref: |diff| <= 2^-8 * sum |x * w| + 1e-6 * sqrt(d_in) * sum |x * w|
  * Its attention is attn of the set but for the two products, which are such
  * chains from 0 over q and k (s), and over p and v from o * a (o); p is
- * rounded to bf16 behind its sum and, of KV_Q8H, behind the scales.
+ * rounded to bf16 after its sum and, of KV_Q8H, after the scales.
  * ref: |out - ref| <= (3 * 2^-8 * max sum |q * k| + 2^-7) * max |v| of
  * out = o / l, the maximum over its keys
  *

@@ -113,7 +113,7 @@ static void bash_case(const opt_usage *u, enum value v, const char *set)
         printf(") %s ;;\n", set);
 }
 
-/* The function of a command answers for what stands behind its name. */
+/* The function of a command answers for what stands after its name. */
 static void bash_commands(const opt_usage *u)
 {
     printf("    if ((COMP_CWORD > 1)); then\n"

@@ -110,7 +110,7 @@ int64_t places_epoch(void)
     return n;
 }
 
-/* The number behind name in a file of /proc or /sys; false if there is none. */
+/* The number after name in a file of /proc or /sys; false if there is none. */
 static bool number_in(const char *file, const char *name, uint64_t *out)
 {
     FILE *f = fopen(file, "re");

@@ -49,7 +49,7 @@ INLINE __m256i load32(const void *p)
     return _mm256_loadu_si256((const __m256i *)p);
 }
 
-/* f and o of n <= 8 blocks of a 32-weight type; zero behind them */
+/* f and o of n <= 8 blocks of a 32-weight type; zero after them */
 INLINE void scales32(const uint8_t *p, int n, const int type, __m256 *f,
                      __m256 *o)
 {

@@ -3,7 +3,7 @@
  * layer_simd.h are written in.  simd_avx512.h has the same names at 16.
  *
  *   VW               lanes of a VF
- *   v_*_n(.., n)     the first n lanes only, 0 <= n <= VW; memory behind them
+ *   v_*_n(.., n)     the first n lanes only, 0 <= n <= VW; memory after them
  *                    is not touched; the lanes that are left out are zero
  *   v_fold16, 32     the fold of kernels.h over 16 / VW or 32 / VW vectors
  */

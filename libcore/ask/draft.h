@@ -21,7 +21,7 @@ struct draft {
     int64_t n_drafted, n_accepted;
 };
 
-/* Room for cap tokens behind the prefix, which stays the caller's.
+/* Room for cap tokens after the prefix, which stays the caller's.
  * CAG_E_NOMEM. */
 cag_status draft_init(struct draft *d, const int32_t *prefix, size_t n_prefix,
                       size_t cap, cag_error *err);

@@ -96,10 +96,10 @@ cag_status bench_process(struct bench_job *j, const struct bench_case *c,
                          cag_error *err);
 cag_status bench_sizes(struct bench_job *j, const struct bench_case *c,
                        cag_error *err);
-/* Seconds of a step of 1 and of CAG_STEP_MAX rows behind a question. */
+/* Seconds of a step of 1 and of CAG_STEP_MAX rows after a question. */
 cag_status bench_lookup(cag_kb *kb, const char *question, double t[2],
                         cag_error *err);
-/* Tokens a second an answer's guesses allow; n_generated > 1. */
+/* Tokens a second an answer's drafts allow; n_generated > 1. */
 double bench_lookup_bound(const cag_answer *a, const double t[2]);
 
 /* --- text (bench_text.c) --- */

@@ -33,7 +33,7 @@ enum {
 
 /* Ask a loaded cache, with and without guessing from the knowledge: the
  * answer is the same, so the rates compare, with each other and with what
- * the guesses allow. */
+ * the drafts allow. */
 static cag_status ask_loaded(cag_kb *kb, const char *question,
                              cag_ask_params *p, double t[N_ASK], cag_error *err)
 {

@@ -53,7 +53,7 @@ struct build_job {
 cag_status build_job_opts(cag_build_opts *own, const cag_build_opts *given,
                           cag_build_report *r, cag_error *err);
 /* What needs no lock, so that a call that cannot work leaves no lock file
- * behind.  The job must be released, also after a failure. */
+ * after.  The job must be released, also after a failure. */
 cag_status build_job_begin(struct build_job *j, const cag_build_opts *o,
                            cag_build_report *r, cag_error *err);
 struct source_opts build_job_source_opts(const struct build_job *j);

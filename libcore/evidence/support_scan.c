@@ -300,7 +300,7 @@ static cag_status take_word_number(const struct scan *c, size_t i, size_t end)
     static const char *const name[] = { "one",  "two", "three",  "four",
                                         "five", "six", "seven",  "eight",
                                         "nine", "ten", "eleven", "twelve" };
-    char key[8];
+    char key[12];
 
     for (int k = 0; k < 12; k++)
         if (end - i == strlen(name[k]) && (c->s[i] | 32) == name[k][0] &&

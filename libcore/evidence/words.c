@@ -182,7 +182,7 @@ static cag_status give_word(struct walk *w, size_t from, size_t to)
         n_border += is_border(s, n, i, &skip);
     if (!n_border)
         return give(w, 0, n, from, to);
-    /* the whole, without the borders of case, behind the parts' bytes */
+    /* the whole, without the borders of case, after the parts' bytes */
     whole = w->norm.size;
     if (!buf_reserve(&w->norm, n))
         return cag_fail_nomem(w->err, "words");

@@ -8,7 +8,7 @@
  *   string = u64 length, bytes.   array = u32 type, u64 n, elements.
  *
  * Every number is hostile.  Counts are believed only as far as the bytes
- * behind them could hold so many entries (a key needs 14 bytes, a tensor
+ * after them could hold so many entries (a key needs 14 bytes, a tensor
  * 33), so memory is bounded by a small multiple of the file's size; lengths
  * are compared with what is left before anything is touched; products are
  * overflow-checked.  When gguf_parse succeeds all accessors can run without
@@ -59,7 +59,7 @@ static void bad_value(struct rd *r, const struct gguf_kv *kv, const char *what)
     rd_fail(r, CAG_E_FORMAT, "key %s: %s", key, what);
 }
 
-/* Elements of an array, or the one value; leaves r behind them. */
+/* Elements of an array, or the one value; leaves r after them. */
 static void read_elems(struct rd *r, struct gguf_kv *kv, int type, uint64_t n)
 {
     size_t begin = r->pos, len, total;

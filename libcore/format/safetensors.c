@@ -9,7 +9,7 @@
  * A model of many files has an index, model.safetensors.index.json, whose
  * weight_map says which shard holds which tensor; it must agree with the
  * shards in both directions.  Writers may leave the data unaligned (MLX
- * does), so nothing here or behind it casts a data pointer.
+ * does), so nothing here or after it casts a data pointer.
  *
  * The header is read only after its length was compared with the file's and
  * with the format's own limit of 100 MB; jansson's tree of it is the only

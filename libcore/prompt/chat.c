@@ -21,9 +21,9 @@
 #define WAYS_OUT \
     "; use --chat-template NAME (see --help) or --chat-template-file FILE"
 
-/* before and behind the mark; the first is the plain one */
+/* before and after the mark; the first is the plain one */
 static const struct {
-    const char *before, *behind;
+    const char *before, *after;
 } forms[] = {
     { "", "" },     { "7 ", "?" },       { " ", "" },
     { "\n", "\n" }, { "\xCC\x81", "." }, { "\xE6\x97\xA5", "\xE3\x80\x82" },
@@ -108,13 +108,13 @@ static jv *variables(const struct cutter *c, jv *messages, bool add, bool think)
 }
 
 static bool add_message(jv *list, const char *role, const char *before,
-                        const char *mark, const char *behind)
+                        const char *mark, const char *after)
 {
     struct buf b = BUF_INIT;
     jv *m = jv_new_object();
     buf_str(&b, before);
     buf_str(&b, mark);
-    buf_str(&b, behind);
+    buf_str(&b, after);
     bool ok = m && !buf_failed(&b) && jv_set_str(m, "role", role) &&
               jv_set_str(m, "content", b.data);
     buf_free(&b);
@@ -152,13 +152,13 @@ static cag_status unfit(const struct cutter *c, cag_error *err,
 static cag_status try_form(const struct cutter *c, enum shape shape, int form,
                            bool think, struct parts *p, cag_error *err)
 {
-    const char *before = forms[form].before, *behind = forms[form].behind;
+    const char *before = forms[form].before, *after = forms[form].after;
     jv *m = jv_new_array();
     bool ok = m && add_message(m, shape == SYSTEM ? "system" : "user", before,
-                               BODY_MARK, behind);
+                               BODY_MARK, after);
     if (shape == ACK)
         ok = ok && add_message(m, "assistant", c->ack, "", "");
-    ok = ok && add_message(m, "user", before, QUESTION_MARK, behind);
+    ok = ok && add_message(m, "user", before, QUESTION_MARK, after);
     if (!ok) {
         jv_free(m);
         return cag_fail_nomem(err, "chat template");
@@ -236,12 +236,12 @@ static bool same_text(const struct chat_cut *c, const struct parts *p, int f,
                       unsigned body, unsigned question)
 {
     struct view none = { "", 0 };
-    const char *before = forms[f].before, *behind = forms[f].behind;
-    /* before loses its left side only, behind its right side only */
+    const char *before = forms[f].before, *after = forms[f].after;
+    /* before loses its left side only, after its right side only */
     struct view b1 = trimmed(before, body & CHAT_TRIM_LEFT);
-    struct view e1 = trimmed(behind, body & CHAT_TRIM_RIGHT);
+    struct view e1 = trimmed(after, body & CHAT_TRIM_RIGHT);
     struct view b2 = trimmed(before, question & CHAT_TRIM_LEFT);
-    struct view e2 = trimmed(behind, question & CHAT_TRIM_RIGHT);
+    struct view e2 = trimmed(after, question & CHAT_TRIM_RIGHT);
     return is_joined(p->lead, p->n_lead, trimmed(c->lead, 0), b1, none) &&
            is_joined(p->mid, p->n_mid, e1, trimmed(c->mid, 0), b2) &&
            is_joined(p->tail, p->n_tail, e2, trimmed(c->suffix[0], 0), none);
@@ -292,7 +292,7 @@ static cag_status find_border(const struct cutter *c, struct chat_cut *cut,
         const char *s = cag_token_bytes(c->t, ids.id[i], true, &n);
         if (!cag_token_is_special(c->t, ids.id[i]) || !s || !n)
             continue;
-        /* a token that swallows white space begins behind its offset */
+        /* a token that swallows white space begins after its offset */
         const char *at = memmem(cut->mid + off, piece.size - off, s, n);
         if (!at)
             continue;
@@ -333,7 +333,7 @@ static cag_status think_suffix(const struct cutter *c, enum shape shape,
     return st;
 }
 
-/* The special token written right behind an assistant's message. */
+/* The special token written right after an assistant's message. */
 static cag_status find_end_of_turn(const struct cutter *c, struct chat_cut *cut,
                                    cag_error *err)
 {
@@ -405,7 +405,7 @@ static cag_status cut_shape(const struct cutter *c, enum shape shape,
     return st;
 }
 
-/* The same place, with the ways out behind the message. */
+/* The same place, with the ways out after the message. */
 static cag_status with_ways_out(cag_error *err, const cag_error *from)
 {
     return cag_fail_at(err, CAG_E_UNSUPPORTED, from->file, from->line, 0,

@@ -4,7 +4,7 @@
  * The template is rendered once, at build time, with markers in place of
  * the knowledge and the question; the text around the markers is the
  * template's own and alone may hold control tokens.  The cached part ends
- * behind the last special token before the question, so that no token
+ * after the last special token before the question, so that no token
  * crosses the border (CONVENTIONS.md 1.1).
  *
  *   lead    template text before the system/knowledge text
@@ -43,7 +43,7 @@ struct chat_cut {
     bool ack_turns;                    /* the knowledge is a user turn of its
                                           own, acknowledged                 */
     bool knows_thinking;               /* suffix[1] differs                 */
-    int32_t end_of_turn;               /* the special token written behind an
+    int32_t end_of_turn;               /* the special token written after an
                                           assistant's message, -1 if none   */
 };
 

@@ -58,7 +58,7 @@ static cag_status render_default(const char *text, const cag_tokenizer *t,
     return st;
 }
 
-/* Where a cache of this conversation would end: behind the last control token
+/* Where a cache of this conversation would end: after the last control token
  * before the last message that is not the model's. */
 static size_t cached_part(const struct chat_pieces *p, const cag_tokenizer *t)
 {

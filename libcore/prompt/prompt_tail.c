@@ -3,7 +3,7 @@
  *
  * The prefix ends with a special token (the border).  The rest is encoded
  * with that token in front, which is then dropped: a special token that
- * swallows white space behind it, or a tokenizer that treats the start of a
+ * swallows white space after it, or a tokenizer that treats the start of a
  * text specially, gives the same ids as in the whole prompt.
  */
 #include <stdio.h>
@@ -299,7 +299,7 @@ static jv *with_knowledge(const struct prompt_tail *p, const jv *turns)
     return all;
 }
 
-/* The pieces of r behind its byte at, with the border as first piece. */
+/* The pieces of r after its byte at, with the border as first piece. */
 static cag_status pieces_behind(const struct prompt_tail *p,
                                 const struct chat_pieces *r, size_t at,
                                 cag_text **out, size_t *n, cag_error *err)
@@ -339,7 +339,7 @@ cag_status prompt_chat_encode(const struct prompt_tail *p,
                      p->now_s, &r, err);
     if (st)
         goto out;
-    /* behind the knowledge the template must go on as at build time: what
+    /* after the knowledge the template must go on as at build time: what
      * is cached ends with the border, and mid follows */
     const char *mark = memmem(r.text, r.size, BODY_MARK, strlen(BODY_MARK));
     const char *from = mark ? mark + strlen(BODY_MARK) : NULL;

@@ -34,7 +34,7 @@ cag_status jinja_render(const struct jinja *t, const jv *vars, int64_t now_s,
  * of mixed text call all of it input.
  */
 struct jinja_span {
-    size_t end; /* one behind the span's last byte */
+    size_t end; /* one after the span's last byte */
     bool input;
 };
 struct jinja_spans {

@@ -210,7 +210,7 @@ static struct jnode *primary(struct jparse *p)
     return NULL;
 }
 
-/* "[...]" behind a: an item or a slice */
+/* "[...]" after a: an item or a slice */
 static struct jnode *subscript(struct jparse *p, struct jnode *a)
 {
     struct jnodes part = { 0 };

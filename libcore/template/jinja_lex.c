@@ -2,13 +2,13 @@
  * jinja_lex.c - template source to tokens.
  *
  * The white space rules are where renderers differ, and one wrong newline
- * changes every token behind it.  They are, in jinja2's order:
+ * changes every token after it.  They are, in jinja2's order:
  *   - line ends become \n; one newline at the end of the source is dropped
  *   - "{%-", "{{-", "{#-" strip all white space before; "-%}" ... after
  *   - lstrip_blocks: blanks from the line's start to "{%" or "{#" go,
  *     unless written "{%+"; "{{" keeps them
- *   - trim_blocks: one newline behind "%}" or "#}" goes, unless "+%}"
- * "line start" also holds directly behind a tag that swallowed a newline.
+ *   - trim_blocks: one newline after "%}" or "#}" goes, unless "+%}"
+ * "line start" also holds directly after a tag that swallowed a newline.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -218,7 +218,7 @@ static int hex(const char *s, size_t n, uint32_t *v)
     return 1;
 }
 
-/* One escape behind a backslash at s[0]; bytes used, 0 if bad. */
+/* One escape after a backslash at s[0]; bytes used, 0 if bad. */
 static size_t escape(const char *s, size_t n, char *out, size_t *n_out)
 {
     static const char plain[] = "\\\\''\"\"a\ab\bf\fn\nr\rt\tv\v";

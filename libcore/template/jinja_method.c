@@ -41,7 +41,7 @@ static bool is_alpha(char c)
     return is_lower(c) || is_upper(c);
 }
 
-/* HEADLINE: the title filter, whose words begin behind blanks and -({[< only */
+/* HEADLINE: the title filter, whose words begin after blanks and -({[< only */
 enum { UPPER, LOWER, TITLE, HEADLINE, CAPITALIZE };
 
 static bool is_space_or(uint32_t cp, const char *also)

@@ -3,7 +3,7 @@
  *
  * Blocks double from 4 KiB to 1 MiB, so a small object costs one block and a
  * large one few.  A request that would waste most of a block gets a block
- * of its own, put *behind* the current one, which stays in use.
+ * of its own, put *after* the current one, which stays in use.
  */
 #include "util/arena.h"
 

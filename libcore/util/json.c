@@ -95,7 +95,7 @@ static size_t feed(void *buffer, size_t size, void *ctx)
     return n;
 }
 
-/* Do these digits, behind a minus or not, lie outside of int64? */
+/* Do these digits, after a minus or not, lie outside of int64? */
 static bool beyond_int64(const char *digits, size_t n, bool negative)
 {
     const char *max = negative ? "9223372036854775808" : "9223372036854775807";
@@ -103,7 +103,7 @@ static bool beyond_int64(const char *digits, size_t n, bool negative)
     return n > 19 || (n == 19 && memcmp(digits, max, 19) > 0);
 }
 
-/* Copy text with ".0" behind every integer that needs more than 64 bits;
+/* Copy text with ".0" after every integer that needs more than 64 bits;
  * false if there is none. */
 static bool widen(const char *text, size_t n, struct buf *out)
 {

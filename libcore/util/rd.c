@@ -81,7 +81,7 @@ static uint64_t number(struct rd *r, const char *what, size_t width, bool *ok)
     return v;
 }
 
-/* Report at the number itself, not behind it. */
+/* Report at the number itself, not after it. */
 static void out_of_range(struct rd *r, size_t width, const char *fmt, ...)
 {
     va_list ap;

@@ -13,7 +13,7 @@ extern "C" {
 /* CAG_E_CREATE when path is a file that holds no text, such as a model or a
  * cache: a slip of the hand must not cost it. */
 cag_status cag_check_text_output(const char *path, cag_error *err);
-/* A whole file ("-" is standard input) as a heap block with a NUL behind it. */
+/* A whole file ("-" is standard input) as a heap block with a NUL after it. */
 cag_status cag_read_file(const char *path, char **data, size_t *size,
                          cag_error *err);
 /* The same, checked: UTF-8 without NUL bytes; a byte order mark is dropped. */

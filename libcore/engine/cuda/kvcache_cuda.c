@@ -16,7 +16,7 @@
  *
  * Invariant: a slot at or after a timeline's end is finite: own memory is
  * cleared once, the tail's unused slots on the host, and what a pass leaves
- * behind is finite unless a value overflowed, after which it is cleared.
+ * after is finite unless a value overflowed, after which it is cleared.
  */
 #include "engine/cuda/cuda.h"
 
