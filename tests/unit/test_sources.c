@@ -299,15 +299,19 @@ static void patterns(void **state)
 
 static void bounded(void **state)
 {
-    cag_source_spec spec = { .path = "/*/*/*/*/*/*/*", .is_glob = true };
-    struct source_opts o = { .max_entries = 2000 };
-    struct source_set s;
+    cag_source_spec spec = { .path = in_dir("d/*/*"), .is_glob = true };
+    struct source_opts o = { .max_entries = 2 };
+    struct source_set s = { .v = NULL };
     cag_error err = CAG_ERROR_INIT;
 
     (void)state;
     assert_int_equal(source_expand(&spec, 1, &o, &s, &err), CAG_E_LIMIT);
-    spec.path = "/**/none";
+    spec.path = in_dir("d/**/none");
     assert_int_equal(source_expand(&spec, 1, &o, &s, &err), CAG_E_LIMIT);
+    /* and it is the bound that refuses */
+    o.max_entries = 2000;
+    assert_int_not_equal(source_expand(&spec, 1, &o, &s, &err), CAG_E_LIMIT);
+    source_release(&s);
 }
 
 int main(void)
