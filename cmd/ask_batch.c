@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 
 #include "cmd/ask_common.h"
@@ -114,6 +115,13 @@ static int too_many(const struct ask_opts *o, const struct batch_io *io,
     return UI_BATCH_ERRORS;
 }
 
+static bool is_csv(const char *name)
+{
+    size_t n = strlen(name);
+
+    return n > 4 && !strcasecmp(name + n - 4, ".csv");
+}
+
 static int run(const struct ask_opts *o, cag_kb *kb, struct batch_io *io)
 {
     cag_batch_opts b;
@@ -131,6 +139,8 @@ static int run(const struct ask_opts *o, cag_kb *kb, struct batch_io *io)
     b.format = o->format;
     b.name = io->in.name;
     b.ready = line_ready;
+    b.csv = is_csv(o->batch);
+    b.question_field = o->question_field;
     if (o->resume && io->rows && cag_rows_part(io->rows))
         b.earlier = io->rows;
     ui_catch(true);

@@ -16,7 +16,7 @@ struct ask_opts {
     bool evidence, grep; /* print it after an answer; as lines of grep */
     const char *log;
     /* batch */
-    const char *batch, *output;
+    const char *batch, *output, *question_field;
     cag_row_format format;
     int parallel;
     bool resume, unordered, fail_fast, dry_run;

@@ -21,7 +21,7 @@ static const char *const supports[] = { "none", "weak", "strong", NULL };
 static const char *const formats[] = { "auto", "text", "jsonl", NULL };
 
 static struct {
-    const char *model, *file, *batch, *output, *log, *from;
+    const char *model, *file, *batch, *output, *log, *from, *question_field;
     struct engine_cli engine;
     struct opt_list stop;
     int stale, verify, format, parallel, top_k, evidence_format, require;
@@ -60,6 +60,8 @@ static const opt_spec specs[] = {
     OPT_FLAG(0, "resume", &o.resume, "keep the rows an earlier run answered"),
     OPT_I64(0, "max-errors", &o.max_errors, 0, INT64_MAX, "N", NULL,
             "bad rows of a batch that are no failure"),
+    OPT_STR(0, "question-field", &o.question_field, "NAME", NULL,
+            "the question's name in a row (question)"),
     OPT_FLAG(0, "fail-fast", &o.fail_fast, "stop at the first bad row"),
     OPT_CHOICE(0, "output-format", &o.format, formats, NULL,
                "rows of a batch; auto: as the input"),
@@ -164,6 +166,7 @@ static void fill(struct ask_opts *a)
     a->no_history = o.no_history;
     a->log = o.log;
     a->batch = o.batch;
+    a->question_field = o.question_field;
     a->output = o.output && strcmp(o.output, "-") ? o.output : NULL;
     a->format = o.batch && o.json ? CAG_ROWS_JSON : (cag_row_format)o.format;
     a->parallel = o.parallel;
@@ -255,10 +258,11 @@ static void check_usage(char **word)
         opt_fail("-x does not go with --batch");
     if (o.batch && o.json && o.format == CAG_ROWS_TEXT)
         opt_fail("--json and --output-format text exclude each other");
-    if (!o.batch && (o.output || o.resume || o.unordered || o.fail_fast ||
-                     o.parallel || o.format || o.max_errors))
-        opt_fail("-o, -j, --resume, --unordered, --fail-fast, --max-errors "
-                 "and --output-format belong to --batch");
+    if (!o.batch &&
+        (o.output || o.resume || o.unordered || o.fail_fast || o.parallel ||
+         o.format || o.max_errors || o.question_field))
+        opt_fail("-o, -j, --resume, --unordered, --fail-fast, --max-errors, "
+                 "--question-field and --output-format belong to --batch");
     if (o.resume && (!o.output || !strcmp(o.output, "-")))
         opt_fail("--resume needs -o FILE");
     if (o.resume && o.unordered)

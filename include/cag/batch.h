@@ -45,6 +45,8 @@ typedef struct cag_batch_opts {
     /* May the next line be had without waiting?  Asked while rows are being
      * answered; NULL = always. */
     bool (*ready)(void *ctx);
+    bool csv; /* the input is CSV with a header, not text or JSON           */
+    const char *question_field; /* its name in a row; NULL: "question"      */
 } cag_batch_opts;
 CAG_API void cag_batch_opts_init_size(cag_batch_opts *o, size_t size);
 static inline void cag_batch_opts_init(cag_batch_opts *o)

@@ -15,6 +15,7 @@
  */
 #include <string.h>
 
+#include "batch/batch_csv.h"
 #include "batch/batch_known.h"
 #include "batch/batch_row.h"
 #include "ask/crew.h"
@@ -52,6 +53,7 @@ struct batch {
     bool jsonl_in, jsonl_out, know_format, end, stop;
     bool torn; /* the output itself failed             */
     struct known known;
+    struct csv csv;
 };
 
 /* ------------------------------------------------------------------ rows */
@@ -223,6 +225,29 @@ static const char *next_text(struct batch *b, size_t *size, cag_error *why)
     return s;
 }
 
+/* The next record of a CSV, as the text of an object; *line is its first. */
+static const char *next_record(struct batch *b, size_t *size, int64_t *line,
+                               cag_error *why)
+{
+    for (;;) {
+        const char *s = next_text(b, size, why);
+        bool header = !b->csv.names;
+
+        if (!b->csv.record.size)
+            *line = b->line;
+        if ((!s && !b->csv.record.size) || why->status)
+            return s;
+        if (s && !csv_add(&b->csv, s, *size))
+            continue;
+        if (csv_take(&b->csv, why))
+            return header ? NULL : "";
+        if (header)
+            continue;
+        *size = b->csv.json.size;
+        return b->csv.json.data;
+    }
+}
+
 /* JSON that is not a line each: the others of its lines would be rows. */
 static cag_status refuse_document(const struct batch *b, const char *s,
                                   size_t n, cag_error *err)
@@ -248,7 +273,7 @@ static cag_status take_format(struct batch *b, const char *text, size_t size,
     text += skip;
     size -= skip;
     b->know_format = true;
-    b->jsonl_in = text[0] == '{';
+    b->jsonl_in = b->o->csv || text[0] == '{';
     b->jsonl_out = b->o->format == CAG_ROWS_AS_INPUT
                        ? b->jsonl_in
                        : b->o->format == CAG_ROWS_JSON;
@@ -260,7 +285,7 @@ static cag_status take_format(struct batch *b, const char *text, size_t size,
         return cag_fail(err, CAG_E_USAGE, b->o->name, -1,
                         "--evidence needs rows as JSON: add "
                         "--output-format jsonl");
-    return refuse_document(b, text, size, err);
+    return b->o->csv ? CAG_OK : refuse_document(b, text, size, err);
 }
 
 /* Answers do not depend on it, but who joins rows by it should know. */
@@ -288,13 +313,16 @@ static cag_status fill(struct batch *b, cag_error *err)
     while (!st && !b->end && !b->stop && crew_has_room(&b->crew) &&
            b->n_used < b->n_slot) {
         struct slot *s = slot_at(b, b->n_used);
+        const char *field = b->o->question_field, *text;
         cag_error why = CAG_ERROR_INIT;
+        int64_t line = 0;
         size_t size;
-        const char *text;
 
         if (b->crew.n_running && b->o->ready && !b->o->ready(b->ctx))
             break;
-        text = next_text(b, &size, &why);
+        text = b->o->csv ? next_record(b, &size, &line, &why)
+                         : next_text(b, &size, &why);
+        line = line ? line : b->line;
         if (!text) {
             b->end = true;
             st = why.status ? cag_error_copy(err, &why) : CAG_OK;
@@ -303,9 +331,12 @@ static cag_status fill(struct batch *b, cag_error *err)
         if (!b->know_format && !why.status)
             st = take_format(b, text, size, err);
         if (!st && why.status)
-            row_unreadable(&s->row, b->line, &why);
+            row_unreadable(&s->row, line, &why);
         else if (!st)
-            st = row_parse(&s->row, text, size, b->line, b->jsonl_in,
+            st = row_parse(&s->row, text, size, line,
+                           !b->jsonl_in ? NULL
+                           : field      ? field
+                                        : "question",
                            &b->params, err);
         if (!st)
             st = warn_same_id(b, s, err);
@@ -449,6 +480,7 @@ cag_status cag_kb_batch(cag_kb *kb, const cag_batch_opts *given, cag_line_fn in,
     }
     mem_free(b.slot);
     known_release(&b.known);
+    csv_release(&b.csv);
     r->n_prompt = b.crew.n_prompt;
     r->n_generated = b.crew.n_generated;
     crew_release(&b.crew);

@@ -141,17 +141,21 @@ static cag_status take_params(struct row *r, cag_error *err)
     return stop && jv_type(stop) != JV_NULL ? take_stop(r, stop, err) : CAG_OK;
 }
 
-static cag_status take_object(struct row *r, cag_error *err)
+static cag_status take_object(struct row *r, const char *field, cag_error *err)
 {
-    const jv *q = jv_get(r->input, "question");
+    const jv *q = jv_get(r->input, field);
     const char *s;
+    char msg[128];
 
     if (jv_type(r->input) != JV_OBJECT)
         return bad(r, "a row must be a JSON object");
     s = jv_str(q, &r->size);
-    if (!s)
-        return bad(r, q ? "\"question\" must be a string"
-                        : "the row has no \"question\"");
+    if (!s) {
+        snprintf(msg, sizeof msg,
+                 q ? "\"%s\" must be a string" : "the row has no \"%s\"",
+                 field);
+        return bad(r, msg);
+    }
     r->question = mem_strndup(s, r->size);
     if (!r->question)
         return cag_fail_nomem(err, "question");
@@ -159,7 +163,8 @@ static cag_status take_object(struct row *r, cag_error *err)
 }
 
 cag_status row_parse(struct row *r, const char *text, size_t size, int64_t line,
-                     bool jsonl, const cag_ask_params *defaults, cag_error *err)
+                     const char *field, const cag_ask_params *defaults,
+                     cag_error *err)
 {
     cag_error why = CAG_ERROR_INIT;
     size_t bad_byte;
@@ -174,7 +179,7 @@ cag_status row_parse(struct row *r, const char *text, size_t size, int64_t line,
                  (long long)line, bad_byte);
         return CAG_OK;
     }
-    if (!jsonl) {
+    if (!field) {
         r->question = mem_strndup(text, size);
         r->size = size;
         return r->question ? CAG_OK : cag_fail_nomem(err, "question");
@@ -188,7 +193,7 @@ cag_status row_parse(struct row *r, const char *text, size_t size, int64_t line,
     }
     r->text = mem_strndup(text, size);
     r->text_size = size;
-    return r->text ? take_object(r, err) : cag_fail_nomem(err, "row");
+    return r->text ? take_object(r, field, err) : cag_fail_nomem(err, "row");
 }
 
 void row_unreadable(struct row *r, int64_t line, const cag_error *why)

@@ -31,11 +31,12 @@ struct row {
 };
 
 /*
- * Parse line n of a batch; jsonl: one object.  Whatever is wrong with the
+ * Parse line n of a batch: one JSON object, whose question is in field, or with
+ * field NULL text.  Whatever is wrong with the
  * row ends up in r->error; the result is CAG_E_NOMEM at most.
  */
 cag_status row_parse(struct row *r, const char *text, size_t size, int64_t line,
-                     bool jsonl, const cag_ask_params *defaults,
+                     const char *field, const cag_ask_params *defaults,
                      cag_error *err);
 /* A line that could not be had, such as one that is too long. */
 void row_unreadable(struct row *r, int64_t line, const cag_error *why);

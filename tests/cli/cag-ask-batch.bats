@@ -602,3 +602,31 @@ END
     says "q: line 2: the line is longer than 128 MiB"
     rm q o.part
 }
+
+@test "a .csv is rows; --question-field says where the question is" {
+    printf 'id,Frage,note\r\n7,"Who leads, really?",a\r\n\r\n8,"Say ""hi""\nand why?","x\ny"\n9,Why?\n10,,e\n11,Wh"y,e\n' >q.csv
+    expect 2 cag-ask -n 2 --question-field Frage --batch q.csv qwen.kvc
+    [ "$(jq -c '[.line,.id,.question,.note]' "$out" | sed -n 1,2p | paste -sd' ')" = \
+        '[2,"7","Who leads, really?","a"] [4,"8","Say \"hi\"\nand why?","x\ny"]' ]
+    [ "$(jq -c '.error_code' "$out" | paste -sd' ')" = 'null null "format" "format" "format"' ]
+    says "q.csv: line 7: CSV: 2 values, the header has 3" "line 9: CSV: a quote in a value"
+    # as the same rows in JSON, field for field
+    printf '{"id":"7","Frage":"Who leads?"}\n' >q.jsonl
+    printf 'id,Frage\n7,Who leads?\n' >q.csv
+    cag-ask -q -n 2 --question-field Frage --batch q.jsonl qwen.kvc | steady | sed 's/"line":1/"line":2/' >want
+    cag-ask -q -n 2 --question-field Frage --batch q.csv qwen.kvc | steady | cmp want -
+    # a header that cannot be one ends it, a missing column is said in each row
+    for head in 'id,id,question' 'id,,question' 'id,"a"b,question'; do
+        printf '%s\n1,2,Why?\n' "$head" >q.csv
+        expect 65 cag-ask -n 2 --batch q.csv qwen.kvc
+        refused "CSV: "
+    done
+    printf 'id,q\n1,Why?\n' >q.csv
+    expect 2 cag-ask -n 2 --batch q.csv qwen.kvc
+    says 'the row has no "question"'
+    # a quote that is never closed
+    printf 'question\n"Why?\nWho?\n' >q.csv
+    expect 2 cag-ask -n 2 --batch q.csv qwen.kvc
+    [ "$(wc -l <"$out")" = 1 ]
+    expect 64 cag-ask --question-field q qwen.kvc hi
+}

@@ -21,7 +21,8 @@ static void use_row(const char *text, size_t size, bool jsonl)
     struct row r;
 
     cag_ask_params_init(&defaults);
-    if (row_parse(&r, text, size, 7, jsonl, &defaults, &err) == CAG_OK) {
+    if (row_parse(&r, text, size, 7, jsonl ? "question" : NULL, &defaults,
+                  &err) == CAG_OK) {
         if (!r.error.status)
             cag_fail(&r.error, CAG_E_LIMIT, NULL, -1, "does not fit");
         /* one line, whatever came in */

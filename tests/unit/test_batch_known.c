@@ -64,7 +64,7 @@ static void row_of(struct row *r, const char *json)
     cag_ask_params p;
 
     cag_ask_params_init(&p);
-    assert_int_equal(row_parse(r, json, strlen(json), 7, true, &p, NULL),
+    assert_int_equal(row_parse(r, json, strlen(json), 7, "question", &p, NULL),
                      CAG_OK);
     assert_int_equal(r->error.status, CAG_OK);
 }

@@ -35,7 +35,8 @@ static void bad_rows_become_rows(void **state)
         jv *v = NULL;
 
         assert_int_equal(
-            row_parse(&r, bad[i], strlen(bad[i]), 3, true, &p, NULL), CAG_OK);
+            row_parse(&r, bad[i], strlen(bad[i]), 3, "question", &p, NULL),
+            CAG_OK);
         assert_int_not_equal(r.error.status, CAG_OK);
         assert_int_equal(row_write(NULL, &r, NULL, "", &out, NULL), CAG_OK);
         assert_true(utf8_valid(out.data, out.size, NULL));
