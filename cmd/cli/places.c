@@ -45,6 +45,22 @@ static const char *make_dir(const char *path)
     return mkdir(part, 0700) == 0 || errno == EEXIST ? path : NULL;
 }
 
+/* CAG_MODELS, then the directory that is there for models. */
+static const char *model_dirs(void)
+{
+    static char dir[PATH_MAX], all[2 * PATH_MAX];
+    const char *more = env("CAG_MODELS");
+    const char *own = below(dir, env("XDG_DATA_HOME"), "cag/models");
+
+    if (!own)
+        own = below(dir, env("HOME"), ".local/share/cag/models");
+    if (!more || !own)
+        return more ? more : own;
+    if (snprintf(all, sizeof all, "%s:%s", more, own) >= (int)sizeof all)
+        return more;
+    return all;
+}
+
 const cag_places *places_get(void)
 {
     static char cache[PATH_MAX], hub[PATH_MAX], tmp[PATH_MAX];
@@ -56,7 +72,7 @@ const cag_places *places_get(void)
         return &p;
     done = true;
     p.model = env("CAG_MODEL");
-    p.models = env("CAG_MODELS");
+    p.models = model_dirs();
     dir = env("CAG_CACHE_DIR");
     if (!dir)
         dir = below(cache, env("XDG_CACHE_HOME"), "cag");

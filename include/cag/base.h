@@ -37,7 +37,7 @@ CAG_API void cag_free(void *p);
 /* Where models and remembered hashes are looked for.  All may be NULL. */
 typedef struct cag_places {
     const char *model;        /* CAG_MODEL                                 */
-    const char *models;       /* CAG_MODELS, colon-separated directories   */
+    const char *models;       /* of models: directories, colon-separated   */
     const char *hf_hub;       /* $HF_HOME/hub                              */
     const char *cache_dir;    /* writable, for remembered model hashes     */
     const char *cache_dir_ro; /* asked second                              */

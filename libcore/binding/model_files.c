@@ -12,6 +12,7 @@
 #include "kvc/kvc_read.h"
 #include "binding/record.h"
 #include "model/model_find.h"
+#include "model/model_place.h"
 #include "source/source_path.h"
 #include "util/file.h"
 #include "util/mem.h"
@@ -346,7 +347,7 @@ static void accept_spec(struct hunt *h, const char *what, const char *spec,
                what, spec);
 }
 
-/* The file names of a recorded model below each of the CAG_MODELS. */
+/* The file names of a recorded model below each directory of models. */
 static void accept_dirs(struct hunt *h, const char *dirs)
 {
     const jv *recorded = jv_get(jv_get(kvc_meta(h->k), "model"), "files");
@@ -365,6 +366,38 @@ static void accept_dirs(struct hunt *h, const char *dirs)
         mem_free(dir);
         dirs += n + (dirs[n] == ':');
     }
+}
+
+/* Where a file with the recorded digest was when it was last hashed: the
+ * largest one, and of a directory's files, that directory. */
+static void accept_place(struct hunt *h)
+{
+    const jv *recorded = jv_get(jv_get(kvc_meta(h->k), "model"), "files");
+    const char *digest = "";
+    int64_t most = -1;
+    char *path;
+
+    for (size_t i = 0; i < jv_count(recorded); i++) {
+        const jv *f = jv_at(recorded, i);
+        int64_t size = jv_get_int(f, "size_bytes", 0);
+
+        if (size > most) {
+            most = size;
+            digest = jv_get_str(f, "sha256", "");
+        }
+    }
+    /* where another model stands now, the user is told of that one */
+    path = is_over(h) || h->other.status
+               ? NULL
+               : model_place_find(h->mem->dir, digest);
+    if (path && jv_count(recorded) > 1) {
+        char *dir = file_dirname(path);
+
+        mem_free(path);
+        path = dir;
+    }
+    if (path)
+        accept(h, "last seen at", path);
 }
 
 cag_status model_files_locate(const cag_kvc *k, const char *wanted,
@@ -400,6 +433,7 @@ cag_status model_files_locate(const cag_kvc *k, const char *wanted,
     accept_spec(&h, "hub id", info->model_hub, true);
     accept_spec(&h, "CAG_MODEL", places->model, false);
     accept_dirs(&h, places->models);
+    accept_place(&h);
     if (h.path)
         *path = h.path;
     else if (!h.st && h.other.status)

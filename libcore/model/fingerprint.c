@@ -32,6 +32,7 @@
 #include <unistd.h>
 
 #include "model/model.h"
+#include "model/model_place.h"
 #include "util/clock.h"
 #include "util/file.h"
 #include "util/file_lock.h"
@@ -309,6 +310,8 @@ static cag_status fingerprint_id(const char *path,
     memcpy(out, digest, SHA256_SIZE);
     if (large && !young)
         remember(mem->dir, id, digest);
+    if (large && mem->min_bytes == FINGERPRINT_MODEL_BYTES)
+        model_place_note(mem->dir, digest, path);
 out:
     close(fd);
     return st;

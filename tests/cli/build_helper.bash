@@ -12,6 +12,7 @@ begin() {
     models="$(cd "$BATS_TEST_DIRNAME/../golden/models" && pwd)"
     model="$models/qwen3.F16.gguf"
     export CAG_CACHE_DIR="$BATS_FILE_TMPDIR/cache"
+    export XDG_DATA_HOME="$BATS_FILE_TMPDIR/data"
     unset CAG_MODEL CAG_MODELS HF_HOME HF_HUB_CACHE SOURCE_DATE_EPOCH
     unset CAG_THREADS CAG_DEVICE CAG_KERNELS NO_COLOR
     local dir="${BATS_TEST_TMPDIR:-$BATS_FILE_TMPDIR}/w"

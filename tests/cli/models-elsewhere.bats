@@ -68,3 +68,60 @@ model_of() { cag-inspect --json "$1" | jq -r '.meta.model.hub // .meta.model.pat
     truncate -s 300G other.gguf
     fails 69 'general.architecture is "qwen9"' timeout 20 cag-build -m other.gguf -o new.kvc a.md
 }
+
+@test "a directory of models: by name, after a path, CAG_MODELS and the hub" {
+    local own="$PWD/share" name
+    mkdir -p own-name "$own/cag/models" more
+    export XDG_DATA_HOME="$own"
+    cp "$model" "$own/cag/models/tiny.gguf"
+    cp -r "$models/llama" "$own/cag/models/dir-model"
+    for name in tiny tiny.gguf dir-model; do
+        ok cag-build -m $name -o k.kvc a.md
+        ok cag-ask -n 4 k.kvc hi
+    done
+    # moved with nothing that leads there: the directory of models is asked
+    ok cag-build -m tiny -o k.kvc a.md
+    mkdir -p far/away && mv k.kvc far/away/
+    rm -rf "$CAG_CACHE_DIR"
+    ok cag-ask -q --stale ignore -n 4 far/away/k.kvc hi
+    # CAG_MODELS comes first, a path before that
+    cp "$models/llama.F16.gguf" more/tiny.gguf
+    CAG_MODELS="$PWD/more" ok cag-build -m tiny -o l.kvc a.md
+    [ "$(cag-inspect --json l.kvc | jq -r .meta.model.arch)" = llama ]
+    cp "$models/qwen2.F16.gguf" tiny
+    CAG_MODELS="$PWD/more" ok cag-build -m tiny -o p.kvc a.md
+    [ "$(cag-inspect --json p.kvc | jq -r .meta.model.arch)" = qwen2 ]
+    rm tiny
+    # without XDG_DATA_HOME it is below the home directory
+    mkdir -p home/.local/share/cag && mv "$own/cag/models" home/.local/share/cag/
+    unset XDG_DATA_HOME
+    HOME="$PWD/home" ok cag-build -m tiny -o h.kvc a.md
+    fails 66 "share/cag/models/nosuch (no such file)" env HOME="$PWD/home" cag-build -m nosuch -o h.kvc a.md
+}
+
+@test "a cache that was carried away finds its model by digest" {
+    export CAG_CACHE_DIR="$PWD/cache"
+    mkdir -p one/two lib
+    cp "$model" lib/m.gguf
+    cp -r "$models/llama" lib/l
+    ok cag-build -m lib/m.gguf -o k.kvc a.md
+    ok cag-build -m lib/l -o l.kvc a.md
+    ok cag-ask -q -n 4 k.kvc hi
+    local want=$output
+    mv k.kvc l.kvc one/two/
+    ok cag-ask -q --stale ignore -n 4 one/two/k.kvc hi
+    [ "$output" = "$want" ]
+    ok cag-ask -q --stale ignore -n 4 one/two/l.kvc hi
+    # what is there is hashed: another model in its place is none
+    cp "$models/llama.F16.gguf" lib/m.gguf
+    fails 65 "another model than the cache's" cag-ask -q --stale ignore -n 4 one/two/k.kvc hi
+    rm lib/m.gguf
+    fails 66 "was not found; tried" cag-ask -q --stale ignore -n 4 one/two/k.kvc hi
+    # a memory that others can write is not believed, nor one that is broken
+    chmod 666 cache/model-places
+    fails 66 "was not found" cag-ask -q --stale ignore -n 4 one/two/l.kvc hi
+    chmod 600 cache/model-places
+    ok cag-ask -q --stale ignore -n 4 one/two/l.kvc hi
+    head -c 5000 /dev/urandom >cache/model-places
+    fails 66 "was not found" cag-ask -q --stale ignore -n 4 one/two/l.kvc hi
+}
