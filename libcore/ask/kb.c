@@ -234,6 +234,8 @@ cag_status cag_kb_open(const char *path, const cag_kb_opts *given, cag_kb **out,
     if (!st && !o->no_weights)
         st = open_engine(kb, o, err);
     if (!st)
+        kb->tail.room = kb->n_ctx - (int64_t)kb->n_ids;
+    if (!st)
         st = keep_files(kb, info->path, err);
 out:
     if (st) {

@@ -231,11 +231,40 @@ static cag_status choose_template(struct build_job *j, cag_error *err)
 
 /* ---------------------------------------------------------------- prompt */
 
-static cag_status make_prompt(struct build_job *j, cag_error *err)
+/* Far too much is refused by its size: to count its tokens would take forty
+ * times the memory. */
+static cag_status check_size(const struct build_job *j, cag_error *err)
 {
-    struct prompt_source *v = mem_alloc_array((size_t)j->src.n, sizeof *v);
+    cag_text *v = mem_alloc_array((size_t)j->src.n, sizeof *v);
+    cag_error why = CAG_ERROR_INIT;
+    int most = 0;
     cag_status st;
 
+    if (!v)
+        return cag_fail_nomem(err, "sources");
+    for (int i = 0; i < j->src.n; i++) {
+        v[i] = (cag_text){ j->src.v[i].text, j->src.v[i].size, 0 };
+        if (v[i].size > v[most].size)
+            most = i;
+    }
+    st = prompt_check_size("the knowledge", v, (size_t)j->src.n, j->tok,
+                           j->n_ctx - j->reserve, &why);
+    mem_free(v);
+    if (st)
+        st = cag_fail(err, st, j->o->output, -1,
+                      "%s; leave something out, the largest is %s (%zu bytes)",
+                      why.msg, j->src.v[most].name, j->src.v[most].size);
+    return st;
+}
+
+static cag_status make_prompt(struct build_job *j, cag_error *err)
+{
+    struct prompt_source *v;
+    cag_status st = check_size(j, err);
+
+    if (st)
+        return st;
+    v = mem_alloc_array((size_t)j->src.n, sizeof *v);
     if (!v)
         return cag_fail_nomem(err, "prompt");
     for (int i = 0; i < j->src.n; i++)

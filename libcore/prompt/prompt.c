@@ -10,9 +10,14 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tokenizer/tokenizer.h"
 #include "util/buf.h"
 #include "util/mem.h"
 #include "util/text.h"
+
+/* Up to here tokens are counted whatever comes of it: exact numbers, by source,
+ * are worth 200 MB of memory. */
+#define SIZE_COUNTED ((size_t)4 << 20)
 
 static const char default_system[] =
     "Answer the question using only the knowledge base below. Give only the "
@@ -195,6 +200,25 @@ out:
     else
         prompt_release(&p);
     return st;
+}
+
+cag_status prompt_check_size(const char *what, const cag_text *text, size_t n,
+                             const cag_tokenizer *t, int64_t room,
+                             cag_error *err)
+{
+    size_t bytes = 0, least;
+
+    for (size_t i = 0; i < n; i++)
+        bytes += text[i].size;
+    if (bytes <= SIZE_COUNTED)
+        return CAG_OK;
+    least = tok_least_ids(t, text, n);
+    return least <= (size_t)room
+               ? CAG_OK
+               : cag_fail(err, CAG_E_LIMIT, NULL, -1,
+                          "%s does not fit: %zu bytes are at least %zu tokens, "
+                          "there is room for %lld",
+                          what, bytes, least, (long long)room);
 }
 
 cag_status prompt_encode(const struct prompt *p, const cag_tokenizer *t,

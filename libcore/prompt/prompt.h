@@ -90,7 +90,17 @@ struct prompt_tail {
     size_t n_stop;
     unsigned question_trim; /* CHAT_TRIM_* */
     bool knows_thinking, ack_turns;
+    int64_t room; /* tokens there are for what follows; 0 = any number */
 };
+
+/*
+ * CAG_E_LIMIT for text [n] of megabytes that is more than room tokens by its
+ * size alone, so that it need not be tokenized; what is the subject of the
+ * message.
+ */
+cag_status prompt_check_size(const char *what, const cag_text *text, size_t n,
+                             const cag_tokenizer *t, int64_t room,
+                             cag_error *err);
 
 /* The PRMT object; *out is the caller's (jv_free). */
 cag_status prompt_to_json(const struct prompt *p, const char *template_text,
@@ -103,7 +113,8 @@ void prompt_tail_release(struct prompt_tail *p);
 
 /*
  * Ids that follow the prefix's: rest of mid, question, suffix.  An empty or
- * blank question is CAG_E_FORMAT, so is invalid UTF-8.  think is ignored by
+ * blank question is CAG_E_FORMAT, so is invalid UTF-8; CAG_E_LIMIT as
+ * prompt_check_size.  think is ignored by
  * templates that do not know it.  Offsets (if wanted) count from the border.
  */
 cag_status prompt_question_encode(const struct prompt_tail *p,

@@ -225,7 +225,12 @@ static cag_status encode_tail(const struct prompt_tail *p,
 {
     cag_ids ids = CAG_IDS_INIT;
     int64_t size = (int64_t)piece[0].size;
-    cag_status st = cag_encode(t, piece, n, CAG_ENCODE_OFFSETS, &ids, err);
+    cag_status st = CAG_OK;
+
+    if (p->room)
+        st = prompt_check_size("the question", piece, n, t, p->room, err);
+    if (!st)
+        st = cag_encode(t, piece, n, CAG_ENCODE_OFFSETS, &ids, err);
     if (st)
         return st;
     if (ids.n == 0 || !cag_token_is_special(t, ids.id[0]) ||

@@ -294,7 +294,9 @@ static bool is_its_own(cag_status st)
 static cag_status read_all(struct source_set *s, const struct source_opts *o,
                            cag_error *err)
 {
+    size_t most = o && o->max_total ? o->max_total : SOURCE_MAX_TOTAL;
     cag_error first = CAG_ERROR_INIT;
+    size_t total = 0;
     int n_bad = 0;
 
     for (int i = 0; i < s->n; i++) {
@@ -303,6 +305,12 @@ static cag_status read_all(struct source_set *s, const struct source_opts *o,
 
         if (st && !is_its_own(st))
             return cag_error_copy(err, &why);
+        if (!st && s->v[i].size > most - total)
+            return cag_fail(err, CAG_E_LIMIT, shown_name(&s->v[i]), -1,
+                            "with it the sources are more than %zu bytes of "
+                            "text, which no model reads; leave something out",
+                            most);
+        total += s->v[i].size;
         if (st && n_bad++ == 0)
             first = why;
         else if (st && n_bad <= MAX_BAD_NAMED)

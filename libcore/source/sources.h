@@ -15,6 +15,8 @@
 #include "util/hash.h"
 
 #define SOURCE_MAX_BYTES ((size_t)256 << 20)
+/* Of all sources together; no text above it is tokenized. */
+#define SOURCE_MAX_TOTAL ((size_t)INT32_MAX)
 
 /* How sources are looked for and read; all zero is the default. */
 struct source_opts {
@@ -24,6 +26,7 @@ struct source_opts {
     const char *const *include, *const *exclude;
     const cag_kvc *texts; /* of sources whose filter is only recorded */
     int64_t max_entries;  /* names looked at; 0 = no bound            */
+    size_t max_total;     /* bytes of text; 0 = SOURCE_MAX_TOTAL      */
     const char *below;    /* a real directory: CAG_E_USAGE for what lies
                              elsewhere, links followed; or NULL       */
     const cag_hooks *hooks;

@@ -217,11 +217,7 @@ static size_t space_at(const char *s, size_t n)
     if (n == 0)
         return 0;
     len = utf8_decode(s, n, &cp);
-    if ((cp >= 9 && cp <= 13) || cp == 32 || cp == 0x85 || cp == 0xA0 ||
-        cp == 0x1680 || (cp >= 0x2000 && cp <= 0x200A) || cp == 0x2028 ||
-        cp == 0x2029 || cp == 0x202F || cp == 0x205F || cp == 0x3000)
-        return (size_t)len;
-    return 0;
+    return text_is_space(cp) ? (size_t)len : 0;
 }
 
 static size_t char_before(const char *s, size_t at)

@@ -32,4 +32,12 @@ cag_status tok_from_blob(const void *blob, size_t size, const char *name,
 const void *tok_blob(const cag_tokenizer *t, size_t *size);
 void tok_free(cag_tokenizer *t);
 
+/*
+ * At least so many ids cag_encode gives for pieces of valid UTF-8, found
+ * without tokenizing: what cannot fit need not be tokenized, which takes forty
+ * times its memory.  0 where nothing can be said.  Template pieces and white
+ * space at the ends of the others do not count.
+ */
+size_t tok_least_ids(const cag_tokenizer *t, const cag_text *piece, size_t n);
+
 #endif

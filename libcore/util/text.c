@@ -295,6 +295,13 @@ cag_status text_nfc(const char *s, size_t n, struct buf *out, cag_error *err)
     return CAG_OK;
 }
 
+bool text_is_space(uint32_t cp)
+{
+    return (cp >= 9 && cp <= 13) || cp == 32 || cp == 0x85 || cp == 0xA0 ||
+           cp == 0x1680 || (cp >= 0x2000 && cp <= 0x200A) || cp == 0x2028 ||
+           cp == 0x2029 || cp == 0x202F || cp == 0x205F || cp == 0x3000;
+}
+
 uint32_t text_lower(uint32_t cp)
 {
     return (uint32_t)utf8proc_tolower((utf8proc_int32_t)cp);

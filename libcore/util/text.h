@@ -33,6 +33,8 @@ cag_status text_nfc(const char *s, size_t n, struct buf *out, cag_error *err);
 uint32_t text_lower(uint32_t cp);
 uint32_t text_upper(uint32_t cp);
 
+/* Unicode's property White_Space. */
+bool text_is_space(uint32_t cp);
 /* What a character is to a reader of words, by its general category. */
 enum text_class { TEXT_OTHER, TEXT_LETTER, TEXT_MARK, TEXT_DIGIT };
 enum text_class text_class(uint32_t cp);

@@ -463,6 +463,21 @@ EOF
     says "the context of $((n + q + 5)) is full"
 }
 
+@test "what is far too long is refused by its size, before it is tokenized" {
+    head -c 20000000 /dev/zero | tr '\0' 'w' >long
+    { printf '{"id":1,"question":"'; cat long; printf '"}\n{"id":2,"question":"hi"}\n'; } >rows.jsonl
+    case ${CAG_MODE:-release} in
+    san | tsan) unlimited() { "$@"; } ;; # a sanitizer takes more itself
+    *) unlimited() { (ulimit -v 450000 && "$@"); } ;; # tokenized it is 850 MB
+    esac
+    expect 65 unlimited cag-ask -t 1 qwen.kvc <long
+    says "the question does not fit: 20000" "bytes are at least" "there is room for"
+    expect 65 unlimited cag-ask -t 1 -i qwen.kvc <long
+    says "bytes are at least"
+    expect 2 unlimited cag-ask -t 1 -n 3 --batch rows.jsonl qwen.kvc
+    jq -se '.[0].id == 1 and .[0].error_code == "limit" and (.[1] | .id == 2 and has("answer"))' "$out"
+}
+
 @test "--max-memory: more is refused with both numbers, a batch runs fewer rows" {
     local n
     expect 71 cag-ask -t 1 --device cpu --max-memory 1M qwen.kvc "Who leads?"

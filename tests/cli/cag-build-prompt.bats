@@ -111,6 +111,20 @@ J
     done
 }
 
+@test "a text far beyond the context is refused by its size, and the largest source named" {
+    facts 10 >f.md
+    head -c 20000000 /dev/zero | tr '\0' 'w' >long.md
+    case ${CAG_MODE:-release} in
+    san | tsan) ;;
+    *) ulimit -v 450000 ;; # tokenized it takes 850 MB
+    esac
+    fails 65 "the knowledge does not fit: " build -t 1 f.md long.md
+    says "bytes are at least"
+    says "leave something out, the largest is long.md (20000000 bytes)"
+    fails 65 "the knowledge does not fit: " build -t 1 -n f.md long.md
+    [ ! -e kb.kvc ]
+}
+
 @test "what does not fit is refused with a table by source and all numbers" {
     facts 10 >f.md
     fails 65 "the knowledge does not fit: " build -c 400 --reserve 100 f.md s.md

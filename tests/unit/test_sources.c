@@ -314,14 +314,29 @@ static void bounded(void **state)
     source_release(&s);
 }
 
+/* Reading ends where no model could take the rest. */
+static void much_too_much(void **state)
+{
+    cag_source_spec spec = { .path = in_dir("d") };
+    struct source_opts o = { .max_total = 4 };
+    struct source_set s = { .v = NULL };
+    cag_error err = CAG_ERROR_INIT;
+
+    (void)state;
+    assert_int_equal(source_read(&spec, 1, &o, &s, &err), CAG_E_LIMIT);
+    assert_non_null(strstr(err.msg, "more than 4 bytes of text"));
+    assert_null(s.v);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(directory), cmocka_unit_test(names_and_order),
-        cmocka_unit_test(globs),     cmocka_unit_test(refused),
-        cmocka_unit_test(cleaned),   cmocka_unit_test(paths_match),
-        cmocka_unit_test(selected),  cmocka_unit_test(unseen),
-        cmocka_unit_test(patterns),  cmocka_unit_test(bounded),
+        cmocka_unit_test(directory),     cmocka_unit_test(names_and_order),
+        cmocka_unit_test(globs),         cmocka_unit_test(refused),
+        cmocka_unit_test(cleaned),       cmocka_unit_test(paths_match),
+        cmocka_unit_test(selected),      cmocka_unit_test(unseen),
+        cmocka_unit_test(patterns),      cmocka_unit_test(bounded),
+        cmocka_unit_test(much_too_much),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -628,6 +628,52 @@ static void damaged_blob(void **state)
     mem_free(copy);
 }
 
+/* ---- too much, by its size ---------------------------------------------- */
+
+/* unit, n times: at least so many bytes an id, and no more ids than there are.
+ */
+static void least(const cag_tokenizer *t, const char *unit, size_t n,
+                  size_t bytes_per_id)
+{
+    cag_error err = CAG_ERROR_INIT;
+    cag_ids ids = CAG_IDS_INIT;
+    struct buf text = BUF_INIT;
+    size_t found;
+
+    for (size_t i = 0; i < n; i++)
+        buf_str(&text, unit);
+    const cag_text piece = { text.data, text.size, 0 };
+    ok(cag_encode(t, &piece, 1, 0, &ids, &err), &err);
+    found = tok_least_ids(t, &piece, 1);
+    if (found > ids.n || (bytes_per_id && found < text.size / bytes_per_id))
+        fail_msg("\"%s\": %zu bytes are %zu ids, at least %zu by their size",
+                 unit, text.size, ids.n, found);
+    cag_ids_free(&ids);
+    buf_free(&text);
+}
+
+static void too_long(void **state)
+{
+    const cag_tokenizer *t[] = { qwen, llama, mistral };
+    (void)state;
+
+    for (size_t i = 0; i < 3; i++) {
+        size_t most = t[i] == qwen ? 130 : 300, shrink = t[i] != llama ? 4 : 1;
+
+        least(t[i], "a", 20000, most);
+        least(t[i], "The leader is Dana. ", 2000, most);
+        least(t[i], "\xe7\x9f\xa5\xe8\xad\x98", 3000, most * shrink);
+        /* what normalizing makes shorter, most of all */
+        least(t[i], "\xe1\xbe\xbe\xcc\x88\xcc\x81", 2000, most * shrink);
+        least(t[i], "\xe2\x96\x81", 2000, 0);
+        least(t[i], "\xf1\x80\x80\x80", 2000, 0);
+        /* white space at the ends may be stripped, and counts nothing */
+        least(t[i], " \t\xc2\xa0\n", 2000, 0);
+        const cag_text blank = { "\n\n  \xe2\x80\x83 ", 8, 0 };
+        assert_int_equal(tok_least_ids(t[i], &blank, 1), 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -645,6 +691,7 @@ int main(void)
         cmocka_unit_test(missing_bytes),
         cmocka_unit_test(merges_both_ways),
         cmocka_unit_test(refused),
+        cmocka_unit_test(too_long),
         cmocka_unit_test(slow_pattern),
         cmocka_unit_test(encode_without_memory),
         cmocka_unit_test(load_without_memory),

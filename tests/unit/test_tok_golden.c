@@ -172,6 +172,9 @@ static void check_case(const char *name, const cag_tokenizer *t, const jv *c)
         assert_null(cut.off);
         assert_int_equal(cut.n, ids.n);
         assert_memory_equal(cut.id, ids.id, ids.n * sizeof *ids.id);
+        /* what is refused by its size would not have fitted */
+        assert_true(tok_least_ids(t, &piece, 1) <= ids.n);
+        assert_true(tok_least_ids(t, two, 2) <= ids.n);
         cag_ids_free(&cut);
         cag_ids_free(&ids);
     }
