@@ -1,12 +1,23 @@
 /*
  * attention_rows_simd.h - what every attention in the vectors of simd_<set>.h
  * has in common, whatever multiplies: which rows see a tile, scores to weights,
- * fetching.  Included by files that set MR, the rows of a block.
+ * fetching.  Included by files that set MR, the rows of a block, and CUBIC
+ * where the weights are the cubic's of exp2.h, from a maximum rounded up: the
+ * factor of the old state is then a power of two, and a weight of one tile
+ * the same share as it would be in another.
  */
 #ifndef KERNELS_ATTENTION_ROWS_SIMD_H
 #define KERNELS_ATTENTION_ROWS_SIMD_H
 
 #include <math.h>
+
+#ifdef CUBIC
+#define WEIGHT_EXP2 v_exp2_cubic
+#define ROUND_MAX   v_ceil
+#else
+#define WEIGHT_EXP2  v_exp2
+#define ROUND_MAX(v) (v)
+#endif
 
 enum {
     D_MAX = 512,
@@ -95,14 +106,14 @@ INLINE float row_max(float *row, uint64_t keys)
     return v_hmax(top);
 }
 
-/* row = exp2(row - m), times the scales unless those are NULL; returns the
+/* row = exp2 of row - m, times the scales unless those are NULL; returns the
  * sum without them */
 INLINE float row_exp(float *row, float m, const float *scale)
 {
     VF v[TV], lane[GV];
 
     for (int j = 0; j < TV; j++) {
-        v[j] = v_exp2(v_sub(v_load(row + j * VW), v_set1(m)));
+        v[j] = WEIGHT_EXP2(v_sub(v_load(row + j * VW), v_set1(m)));
         v_store(row + j * VW,
                 scale ? v_mul(v[j], v_load(scale + j * VW)) : v[j]);
     }
@@ -139,7 +150,7 @@ static void softmax(float *s, const struct attn_job *job, int r0, int nr,
         lo[r] = job->l[r0 + r];
     }
     for (int r = 0; r < nr; r += VW) {
-        VF m = v_max(v_load(mn + r), v_load(mo + r));
+        VF m = ROUND_MAX(v_max(v_load(mn + r), v_load(mo + r)));
 
         v_store(mn + r, v_add(m, v_zero())); /* no -0 */
     }
@@ -169,7 +180,7 @@ static void shares(float *p, size_t ldp, const float *s,
         VF m = v_set1(job->m[r]), l = v_set1(job->l[r]);
 
         for (int j = 0; j < KV_TILE; j += VW)
-            v_store(p + j, v_div(v_exp2(v_sub(v_load(s + j), m)), l));
+            v_store(p + j, v_div(WEIGHT_EXP2(v_sub(v_load(s + j), m)), l));
         for (int t = 0; keys != UINT64_MAX && t < KV_TILE; t++)
             if (!(keys >> t & 1))
                 p[t] = 0;

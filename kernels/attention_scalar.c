@@ -3,8 +3,8 @@
  *
  * A tile is expanded to f32 into the scratch, keys and values as they lie,
  * so the walk below follows the memory: 16 keys of one channel, 32 channels
- * of one key.  attention_tiles_scalar is the order bf16-tiles: the same walk
- * with other products.
+ * of one key.  The orders bf16-tiles and bf16-pairs are the same walk with
+ * other products.
  */
 #include "kernels/bf16_scalar.h"
 #include "kernels/gemm_fast.h"
@@ -52,8 +52,11 @@ static void values(float *o, const float p[KV_TILE], float a, const float *v,
     }
 }
 
-static void scores_tiles(float s[KV_TILE], const float *q, const float *k,
-                         int d_head)
+typedef float step_fn(float y, const float *x, const float *w, int n);
+
+/* Both products of an order in bf16 are chains of its step. */
+INLINE void scores_bf16(float s[KV_TILE], const float *q, const float *k,
+                        int d_head, step_fn *step)
 {
     for (int t = 0; t < KV_TILE; t++) {
         const float *from = k + t / 16 * 16 * d_head + t % 16;
@@ -66,17 +69,17 @@ static void scores_tiles(float s[KV_TILE], const float *q, const float *k,
                 x[i] = bf16_round(q[c + i]);
                 w[i] = bf16_round(from[16 * (c + i)]);
             }
-            s[t] = bf16_tile_step(s[t], x, w, BF16_STEP);
+            s[t] = step(s[t], x, w, BF16_STEP);
         }
     }
 }
 
-static void values_tiles(float *o, const float p[KV_TILE], float a,
-                         const float *v, int d_head)
+INLINE void values_bf16(float *o, const float p[KV_TILE], float a,
+                        const float *v, int d_head, step_fn *step)
 {
     for (int c = 0; c < d_head; c++) {
         const float *from = v + c / 32 * 32 * KV_TILE + c % 32;
-        float acc = o[c] * a;
+        float acc = bf16_flush(o[c] * a);
 
         for (int t = 0; t < KV_TILE; t += BF16_STEP) {
             float x[BF16_STEP], w[BF16_STEP];
@@ -85,14 +88,53 @@ static void values_tiles(float *o, const float p[KV_TILE], float a,
                 x[i] = bf16_round(p[t + i]);
                 w[i] = bf16_round(from[32 * (t + i)]);
             }
-            acc = bf16_tile_step(acc, x, w, BF16_STEP);
+            acc = step(acc, x, w, BF16_STEP);
         }
         o[c] = acc;
     }
 }
 
+static void scores_tiles(float s[KV_TILE], const float *q, const float *k,
+                         int d_head)
+{
+    scores_bf16(s, q, k, d_head, bf16_tile_step);
+}
+
+static void values_tiles(float *o, const float p[KV_TILE], float a,
+                         const float *v, int d_head)
+{
+    values_bf16(o, p, a, v, d_head, bf16_tile_step);
+}
+
+static void scores_pairs(float s[KV_TILE], const float *q, const float *k,
+                         int d_head)
+{
+    scores_bf16(s, q, k, d_head, bf16_pair_step);
+}
+
+static void values_pairs(float *o, const float p[KV_TILE], float a,
+                         const float *v, int d_head)
+{
+    values_bf16(o, p, a, v, d_head, bf16_pair_step);
+}
+
+struct order {
+    void (*scores)(float s[KV_TILE], const float *q, const float *k,
+                   int d_head);
+    void (*values)(float *o, const float p[KV_TILE], float a, const float *v,
+                   int d_head);
+    float (*exp2)(float x); /* of weights */
+    bool ceil;              /* the maximum is rounded up */
+};
+static const struct order in_f32 = { scores, values, exp2_scalar, false };
+static const struct order in_tiles = { scores_tiles, values_tiles,
+                                       exp2_cubic_scalar, true };
+static const struct order in_pairs = { scores_pairs, values_pairs,
+                                       exp2_cubic_scalar, true };
+
 /* Scores to weights; returns the factor of the old state. */
-static float softmax(float s[KV_TILE], uint64_t keys, float *m, float *l)
+static float softmax(const struct order *by, float s[KV_TILE], uint64_t keys,
+                     float *m, float *l)
 {
     float lane[16], mn = *m, a;
 
@@ -102,9 +144,9 @@ static float softmax(float s[KV_TILE], uint64_t keys, float *m, float *l)
         if (s[t] > mn)
             mn = s[t];
     }
-    mn = mn + 0.0f;
+    mn = (by->ceil ? ceilf(mn) : mn) + 0.0f;
     for (int t = 0; t < KV_TILE; t++)
-        s[t] = exp2_scalar(s[t] - mn);
+        s[t] = by->exp2(s[t] - mn);
     for (int j = 0; j < 16; j++)
         lane[j] = s[j] + s[16 + j] + s[32 + j] + s[48 + j];
     a = exp2_scalar(*m - mn);
@@ -120,13 +162,7 @@ static void scale_by(float s[KV_TILE], const void *scale)
         s[t] = s[t] * f16_to_f32(((const uint16_t *)scale)[t]);
 }
 
-typedef void scores_fn(float s[KV_TILE], const float *q, const float *k,
-                       int d_head);
-typedef void values_fn(float *o, const float p[KV_TILE], float a,
-                       const float *v, int d_head);
-
-static void attention(const struct attn_job *job, scores_fn *scores_of,
-                      values_fn *add_values)
+static void attention(const struct attn_job *job, const struct order *by)
 {
     int d = job->d_head;
     bool q8h = job->kv_type == KV_Q8H;
@@ -143,18 +179,18 @@ static void attention(const struct attn_job *job, scores_fn *scores_of,
 
             if (!keys)
                 continue;
-            scores_of(s, job->q + (size_t)r * job->ldq, k, d);
+            by->scores(s, job->q + (size_t)r * job->ldq, k, d);
             if (q8h)
                 scale_by(s, job->ks[i]);
-            a = softmax(s, keys, job->m + r, job->l + r);
+            a = softmax(by, s, keys, job->m + r, job->l + r);
             if (q8h)
                 scale_by(s, job->vs[i]);
-            add_values(job->o + (size_t)r * (size_t)d, s, a, v, d);
+            by->values(job->o + (size_t)r * (size_t)d, s, a, v, d);
         }
     }
 }
 
-static void mass(const struct attn_job *job, scores_fn *scores_of, float *p,
+static void mass(const struct attn_job *job, const struct order *by, float *p,
                  size_t ldp)
 {
     int d = job->d_head;
@@ -168,36 +204,46 @@ static void mass(const struct attn_job *job, scores_fn *scores_of, float *p,
             float *to = p + (size_t)r * ldp + (size_t)(i * KV_TILE);
             float s[KV_TILE];
 
-            scores_of(s, job->q + (size_t)r * job->ldq, k, d);
+            by->scores(s, job->q + (size_t)r * job->ldq, k, d);
             if (job->kv_type == KV_Q8H)
                 scale_by(s, job->ks[i]);
             for (int t = 0; t < KV_TILE; t++)
-                to[t] = keys >> t & 1
-                            ? exp2_scalar(s[t] - job->m[r]) / job->l[r]
-                            : 0.0f;
+                to[t] = keys >> t & 1 ? by->exp2(s[t] - job->m[r]) / job->l[r]
+                                      : 0.0f;
         }
     }
 }
 
 void attention_scalar(const struct attn_job *job)
 {
-    attention(job, scores, values);
+    attention(job, &in_f32);
 }
 
 void attention_scalar_mass(const struct attn_job *job, float *p, size_t ldp)
 {
-    mass(job, scores, p, ldp);
+    mass(job, &in_f32, p, ldp);
 }
 
 void attention_tiles_scalar(const struct attn_job *job)
 {
-    attention(job, scores_tiles, values_tiles);
+    attention(job, &in_tiles);
 }
 
 void attention_tiles_scalar_mass(const struct attn_job *job, float *p,
                                  size_t ldp)
 {
-    mass(job, scores_tiles, p, ldp);
+    mass(job, &in_tiles, p, ldp);
+}
+
+void attention_pairs_scalar(const struct attn_job *job)
+{
+    attention(job, &in_pairs);
+}
+
+void attention_pairs_scalar_mass(const struct attn_job *job, float *p,
+                                 size_t ldp)
+{
+    mass(job, &in_pairs, p, ldp);
 }
 
 void attention_scalar_merge(float *m, float *l, float *o, const float *m2,

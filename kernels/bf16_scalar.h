@@ -1,6 +1,6 @@
 /*
- * bf16_scalar.h - fmaz, addz and the step of bf16-tiles (kernels.h, struct
- * kernels_fast) in portable C.
+ * bf16_scalar.h - fmaz, addz and the steps of bf16-tiles and bf16-pairs
+ * (kernels.h, struct kernels_fast) in portable C.
  *
  * Values in bf16 are kept as the f32 they stand for: a product of two is
  * exact in f32 but for its range, and the chains are fmaf's with denormals
@@ -74,6 +74,18 @@ static inline float bf16_tile_step(float y, const float *x, const float *w,
         sum[i % 2] = i < n ? bf16_fmaz(x[i], w[i], sum[i % 2])
                            : bf16_fmaz(0.0f, 0.0f, sum[i % 2]);
     return bf16_addz(bf16_flush(y), bf16_addz(sum[0], sum[1]));
+}
+
+/* the same: bf16-pairs; y is no denormal */
+static inline float bf16_pair_step(float y, const float *x, const float *w,
+                                   int n)
+{
+    for (int i = 0; i < n; i += 2) {
+        y = i + 1 < n ? bf16_fmaz(x[i + 1], w[i + 1], y)
+                      : bf16_fmaz(0.0f, 0.0f, y);
+        y = bf16_fmaz(x[i], w[i], y);
+    }
+    return y;
 }
 
 #endif

@@ -18,17 +18,6 @@ void gemm_bf16_scalar_pack(float *xp, const float *x, size_t ldx, int n_tok,
                 bf16_round(x[(size_t)t * ldx + (size_t)i]);
 }
 
-/* y after n <= 32 more inputs: bf16-pairs */
-static float pair_step(float y, const float *x, const float *w, int n)
-{
-    for (int i = 0; i < n; i += 2) {
-        y = i + 1 < n ? bf16_fmaz(x[i + 1], w[i + 1], y)
-                      : bf16_fmaz(0.0f, 0.0f, y);
-        y = bf16_fmaz(x[i], w[i], y);
-    }
-    return y;
-}
-
 typedef float step_fn(float y, const float *x, const float *w, int n);
 
 static void multiply(float *y, size_t ldy, const float *xp, int n_tok,
@@ -70,5 +59,5 @@ void gemm_tiles_scalar(float *y, size_t ldy, const float *xp, int n_tok,
 void gemm_pairs_scalar(float *y, size_t ldy, const float *xp, int n_tok,
                        const struct kmat *w, int row0, int row1, float *scratch)
 {
-    multiply(y, ldy, xp, n_tok, w, row0, row1, scratch, pair_step);
+    multiply(y, ldy, xp, n_tok, w, row0, row1, scratch, bf16_pair_step);
 }

@@ -20,8 +20,14 @@ void gemm_tiles_scalar(float *y, size_t ldy, const float *xp, int n_tok,
 void attention_tiles_scalar(const struct attn_job *job);
 void attention_tiles_scalar_mass(const struct attn_job *job, float *p,
                                  size_t ldp);
+void attention_pairs_scalar(const struct attn_job *job);
+void attention_pairs_scalar_mass(const struct attn_job *job, float *p,
+                                 size_t ldp);
 KERNEL_GEMM(gemm_avx512bf16);
 KERNEL_GEMM(gemm_amx);
+void attention_avx512bf16(const struct attn_job *job);
+void attention_avx512bf16_mass(const struct attn_job *job, float *p,
+                               size_t ldp);
 void attention_amx(const struct attn_job *job);
 void attention_amx_mass(const struct attn_job *job, float *p, size_t ldp);
 

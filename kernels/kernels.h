@@ -404,13 +404,18 @@ const struct kernels *kernels_at(int i, bool *usable);
  * ref: |diff| <= 2^-8 * sum |x * w| + 1e-6 * sqrt(d_in) * sum |x * w|
  * Its attention is attn of the set but for the two products, which are such
  * chains from 0 over q and k (s), and over p and v from o * a (o); p is
- * rounded to bf16 after its sum and, of KV_Q8H, after the scales.
+ * rounded to bf16 after its sum and, of KV_Q8H, after the scales; and
+ *   mn = ceil(max(m, mt)) + 0,  p[t] = cubic(s[t] - mn)
+ *   cubic(x): x = max(x, -127), t = x + EXP2_MAGIC, f = x - (t - EXP2_MAGIC),
+ *   the cubic of exp2.h in f by fmaf (Horner), times the float with the bits
+ *   of t shifted left by 23; a NaN stays
  * ref: |out - ref| <= (3 * 2^-8 * max sum |q * k| + 2^-7) * max |v| of
  * out = o / l, the maximum over its keys
  *
  * bf16-pairs, any type: w and x to bf16, filled up with a zero to a multiple
  * of 2; for each pair, ascending, from 0:
  *   y = fmaz(x[2i + 1], w[2i + 1], y),  y = fmaz(x[2i], w[2i], y)
+ * Its attention is as that of bf16-tiles, with such chains.
  * ref: as bf16-tiles
  *
  * u4s8, for Q4_0, Q4_1, Q4_K: per block of 32 of x, amax = max |x|;

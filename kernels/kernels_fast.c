@@ -96,7 +96,7 @@ static const struct kernels_fast u4_scalar = {
 
 static const struct kernels_fast tiles_scalar = {
     .name = "bf16-tiles, scalar",
-    .numerics = "f32-lanes.1+bf16-tiles.2",
+    .numerics = "f32-lanes.1+bf16-tiles.3",
     .takes = any_type,
     .gemm_mr = 1,
     .gemm_pack_size = gemm_ref_pack_size,
@@ -108,18 +108,20 @@ static const struct kernels_fast tiles_scalar = {
 
 static const struct kernels_fast pairs_scalar = {
     .name = "bf16-pairs, scalar",
-    .numerics = "f32-lanes.1+bf16-pairs.1",
+    .numerics = "f32-lanes.1+bf16-pairs.2",
     .takes = any_type,
     .gemm_mr = 1,
     .gemm_pack_size = gemm_ref_pack_size,
     .gemm_pack = gemm_bf16_scalar_pack,
     .gemm = gemm_pairs_scalar,
+    .attn = attention_pairs_scalar,
+    .attn_mass = attention_pairs_scalar_mass,
 };
 
 #ifdef HAVE_FAST_FAMILIES
 static const struct kernels_fast amx = {
     .name = "amx",
-    .numerics = "f32-lanes.1+bf16-tiles.2",
+    .numerics = "f32-lanes.1+bf16-tiles.3",
     .takes = any_type,
     .gemm_mr = 16,
     .gemm_pack_size = gemm_amx_pack_size,
@@ -131,12 +133,14 @@ static const struct kernels_fast amx = {
 
 static const struct kernels_fast avx512bf16 = {
     .name = "avx512bf16",
-    .numerics = "f32-lanes.1+bf16-pairs.1",
+    .numerics = "f32-lanes.1+bf16-pairs.2",
     .takes = any_type,
     .gemm_mr = 32,
     .gemm_pack_size = gemm_avx512bf16_pack_size,
     .gemm_pack = gemm_avx512bf16_pack,
     .gemm = gemm_avx512bf16,
+    .attn = attention_avx512bf16,
+    .attn_mass = attention_avx512bf16_mass,
 };
 
 static const struct kernels_fast u4_avx2 = {

@@ -37,6 +37,25 @@ static inline float exp2_scalar(float x)
     return p * t;
 }
 
+/* of x <= 0: the cubic of exp2.h */
+static inline float exp2_cubic_scalar(float x)
+{
+    float t, f, p;
+    uint32_t n;
+
+    if (x < EXP2_CUBIC_LO)
+        x = EXP2_CUBIC_LO;
+    t = x + EXP2_MAGIC;
+    f = x - (t - EXP2_MAGIC);
+    p = fmaf(EXP2_CUBIC_C3, f, EXP2_CUBIC_C2);
+    p = fmaf(p, f, EXP2_CUBIC_C1);
+    p = fmaf(p, f, EXP2_CUBIC_C0);
+    memcpy(&n, &t, sizeof n);
+    n <<= 23;
+    memcpy(&t, &n, sizeof t);
+    return p * t;
+}
+
 /* fold of kernels.h; n a power of two */
 static inline float fold_scalar(float *a, int n)
 {

@@ -7,9 +7,8 @@
  *   vb  [channel / 16][key / 32][16 pairs of keys][16 channels][2 bf16]
  *   s   [16 rows][64 keys] f32, pa the same in bf16 as qa
  *
- * A tile of K lies as 16 keys of a channel, one of V as channels of a key:
- * two neighbours make a row of pairs, nothing is transposed.  Both are
- * expanded once for all rows of a call.  Rows that do not exist are zero.
+ * K and V are expanded once for all rows of a call (attention_bf16.h).  Rows
+ * that do not exist are zero.
  *
  * Bound by exp2 (scores to weights): the products take a sixteenth of the
  * time that they take in f32.
@@ -21,7 +20,8 @@
 #include <string.h>
 
 #define MR 16
-#include "kernels/attention_rows_simd.h"
+#define CUBIC
+#include "kernels/x86/attention_bf16.h"
 
 enum {
     S_FLOATS = TR * KV_TILE,
@@ -36,7 +36,8 @@ _Static_assert(S_FLOATS + Q_FLOATS + 2 * KV_FLOATS + P_FLOATS + O_FLOATS <=
 
 struct room {
     float *s, *o;
-    uint16_t *qa, *kb, *vb, *pa;
+    uint16_t *qa, *pa;
+    struct pairs kv;
 };
 
 static struct room rooms(float *scratch)
@@ -46,28 +47,10 @@ static struct room rooms(float *scratch)
     m.s = scratch;
     m.o = m.s + S_FLOATS;
     m.qa = (uint16_t *)(m.o + O_FLOATS);
-    m.kb = m.qa + 2 * Q_FLOATS;
-    m.vb = m.kb + 2 * KV_FLOATS;
-    m.pa = m.vb + 2 * KV_FLOATS;
+    m.kv.k = m.qa + 2 * Q_FLOATS;
+    m.kv.v = m.kv.k + 2 * KV_FLOATS;
+    m.pa = m.kv.v + 2 * KV_FLOATS;
     return m;
-}
-
-/* 32 floats to bf16, in order */
-INLINE void put_row(uint16_t *out, const float *x)
-{
-    _mm512_store_si512(out,
-                       (__m512i)_mm512_cvtne2ps_pbh(v_load(x + VW), v_load(x)));
-}
-
-/* lanes of a and of b in turns, as bf16 */
-INLINE void put_pairs(uint16_t *out, VF a, VF b)
-{
-    const __m512i in_turns = _mm512_set_epi16(
-        31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22,
-        6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
-
-    _mm512_store_si512(out, _mm512_permutexvar_epi16(
-                                in_turns, (__m512i)_mm512_cvtne2ps_pbh(b, a)));
 }
 
 static void pack_q(uint16_t *qa, const struct attn_job *job)
@@ -83,28 +66,6 @@ static void pack_q(uint16_t *qa, const struct attn_job *job)
                 put_row(out, job->q + (size_t)r * job->ldq + k * TK);
             else
                 _mm512_store_si512(out, _mm512_setzero_si512());
-        }
-}
-
-INLINE void expand_k(uint16_t *kb, const void *k, int d, const int kv_type)
-{
-    for (int g = 0; g < KV_TILE / 16; g++)
-        for (int c = 0; c < d; c += 2, kb += TK) {
-            size_t at = (size_t)(g * d + c) * 16;
-
-            put_pairs(kb, load_kv(k, at, kv_type),
-                      load_kv(k, at + 16, kv_type));
-        }
-}
-
-INLINE void expand_v(uint16_t *vb, const void *v, int d, const int kv_type)
-{
-    for (int c = 0; c < d; c += 16)
-        for (int t = 0; t < KV_TILE; t += 2, vb += TK) {
-            size_t at = (size_t)((c / 32 * KV_TILE + t) * 32 + c % 32);
-
-            put_pairs(vb, load_kv(v, at, kv_type),
-                      load_kv(v, at + 32, kv_type));
         }
 }
 
@@ -155,14 +116,6 @@ INLINE void values(float *o, int d, const uint16_t *pa, const uint16_t *vb)
     _tile_stored(1, o + 16, ld);
 }
 
-/* nr rows of s times 64 scales */
-static void scale_rows(float *s, const float *scale, int nr)
-{
-    for (int r = 0; r < nr; r++, s += KV_TILE)
-        for (int j = 0; j < KV_TILE; j += VW)
-            v_store(s + j, v_mul(v_load(s + j), v_load(scale + j)));
-}
-
 /* to[i] = from[i] * a for a row of d */
 static void scaled_row(float *to, const float *from, float a, int d)
 {
@@ -172,17 +125,18 @@ static void scaled_row(float *to, const float *from, float a, int d)
 
 /* nr <= 16 rows from r0 on, which is a multiple of 16, over one tile */
 static void block(const struct attn_job *job, const struct room *m, int r0,
-                  int nr, int tile, const float *ks, const float *vs)
+                  int nr, int tile)
 {
     const int d = job->d_head, nk = d / TK;
+    const bool codes = job->kv_type == KV_Q8H;
     float *o = job->o + (size_t)r0 * (size_t)d, *to = o;
     float a[TR];
     bool skip[TR], all = nr == TR;
 
-    scores(m->s, m->qa + (size_t)r0 / TR * (size_t)(nk * TILE), m->kb, nk);
-    if (ks)
-        scale_rows(m->s, ks, nr);
-    softmax(m->s, job, r0, nr, tile, vs, a, skip);
+    scores(m->s, m->qa + (size_t)r0 / TR * (size_t)(nk * TILE), m->kv.k, nk);
+    if (codes)
+        scale_rows(m->s, m->kv.ks, nr);
+    softmax(m->s, job, r0, nr, tile, codes ? m->kv.vs : NULL, a, skip);
     for (int r = 0; r < nr; r++) {
         put_row(m->pa + r * TK, m->s + r * KV_TILE);
         put_row(m->pa + TILE + r * TK, m->s + r * KV_TILE + TK);
@@ -194,7 +148,7 @@ static void block(const struct attn_job *job, const struct room *m, int r0,
         scaled_row(to + r * d, o + (size_t)r * (size_t)d, a[r], d);
     barrier();
     for (int c = 0; c < d; c += 32)
-        values(to + c, d, m->pa, m->vb + c / 16 * 2 * TILE);
+        values(to + c, d, m->pa, m->kv.v + c / 16 * 2 * TILE);
     barrier();
     for (int r = 0; !all && r < nr; r++)
         if (!skip[r])
@@ -205,9 +159,7 @@ static void block(const struct attn_job *job, const struct room *m, int r0,
 void attention_amx(const struct attn_job *job)
 {
     struct room m = rooms(job->scratch);
-    bool codes = job->kv_type == KV_Q8H;
-    int d = job->d_head, n_block = (job->n_row + TR - 1) / TR;
-    float scale[2 * KV_TILE];
+    int n_block = (job->n_row + TR - 1) / TR;
 
     memset(m.o, 0, O_FLOATS * sizeof *m.o);
     memset(m.pa, 0, P_FLOATS * sizeof *m.s);
@@ -217,26 +169,14 @@ void attention_amx(const struct attn_job *job)
         next = next_tile(job, i);
         if (!any_sees(job, 0, job->n_row, i))
             continue;
-        if (codes) {
-            expand_k(m.kb, job->k[i], d, KV_Q8H);
-            expand_v(m.vb, job->v[i], d, KV_Q8H);
-            for (int t = 0; t < KV_TILE; t += VW) {
-                v_store(scale + t, load_kv(job->ks[i], (size_t)t, KV_F16));
-                v_store(scale + KV_TILE + t,
-                        load_kv(job->vs[i], (size_t)t, KV_F16));
-            }
-        } else {
-            expand_k(m.kb, job->k[i], d, KV_F16);
-            expand_v(m.vb, job->v[i], d, KV_F16);
-        }
+        expand_tile(&m.kv, job, i);
         for (int b = 0; b < n_block; b++) {
             int r0 = b * TR, nr = job->n_row - r0 < TR ? job->n_row - r0 : TR;
 
             if (next < job->n_tile)
                 fetch_tile(job, next, b, n_block);
             if (any_sees(job, r0, nr, i))
-                block(job, &m, r0, nr, i, codes ? scale : NULL,
-                      codes ? scale + KV_TILE : NULL);
+                block(job, &m, r0, nr, i);
         }
     }
     barrier();
@@ -246,10 +186,9 @@ void attention_amx(const struct attn_job *job)
 void attention_amx_mass(const struct attn_job *job, float *p, size_t ldp)
 {
     struct room m = rooms(job->scratch);
-    bool codes = job->kv_type == KV_Q8H;
-    int d = job->d_head, nk = d / TK;
-    float scale[KV_TILE] = { 0 };
+    int nk = job->d_head / TK;
 
+    m.kv.v = NULL;
     pack_q(m.qa, job);
     tiles_set_up();
     for (int i = 0; i < job->n_tile; i++) {
@@ -257,19 +196,14 @@ void attention_amx_mass(const struct attn_job *job, float *p, size_t ldp)
             no_shares(p, ldp, 0, job->n_row, i);
             continue;
         }
-        if (codes) {
-            expand_k(m.kb, job->k[i], d, KV_Q8H);
-            for (int t = 0; t < KV_TILE; t += VW)
-                v_store(scale + t, load_kv(job->ks[i], (size_t)t, KV_F16));
-        } else {
-            expand_k(m.kb, job->k[i], d, KV_F16);
-        }
+        expand_tile(&m.kv, job, i);
         for (int r0 = 0; r0 < job->n_row; r0 += TR) {
             int nr = job->n_row - r0 < TR ? job->n_row - r0 : TR;
 
-            scores(m.s, m.qa + (size_t)r0 / TR * (size_t)(nk * TILE), m.kb, nk);
-            if (codes)
-                scale_rows(m.s, scale, nr);
+            scores(m.s, m.qa + (size_t)r0 / TR * (size_t)(nk * TILE), m.kv.k,
+                   nk);
+            if (job->kv_type == KV_Q8H)
+                scale_rows(m.s, m.kv.ks, nr);
             shares(p, ldp, m.s, job, r0, nr, i);
         }
     }

@@ -160,6 +160,26 @@ INLINE VF v_exp2(VF x)
     return _mm512_maskz_mul_ps(keep, p, t);
 }
 
+/* of x <= 0: the cubic of exp2.h */
+INLINE VF v_exp2_cubic(VF x)
+{
+    VF t, f, p;
+
+    x = v_max(v_set1(EXP2_CUBIC_LO), x); /* in this order a NaN stays */
+    t = v_add(x, v_set1(EXP2_MAGIC));
+    f = v_sub(x, v_sub(t, v_set1(EXP2_MAGIC)));
+    p = v_fma(v_set1(EXP2_CUBIC_C3), f, v_set1(EXP2_CUBIC_C2));
+    p = v_fma(p, f, v_set1(EXP2_CUBIC_C1));
+    p = v_fma(p, f, v_set1(EXP2_CUBIC_C0));
+    t = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(t), 23));
+    return v_mul(p, t);
+}
+
+INLINE VF v_ceil(VF v)
+{
+    return _mm512_roundscale_ps(v, _MM_FROUND_TO_POS_INF | _MM_FROUND_NO_EXC);
+}
+
 INLINE float v_fold8(__m256 v)
 {
     __m128 a =

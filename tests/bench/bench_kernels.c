@@ -312,6 +312,14 @@ static void bench_fast(const struct kernels *k)
             if (f->takes(types[j].type))
                 bench_gemm(&with, types[j].type, types[j].name, 512, 1024,
                            1024);
+        if (!f->attn)
+            continue;
+        with.attn = f->attn;
+        for (int j = 0; j < 2; j++) {
+            bench_attn(&with, j ? KV_Q8H : KV_F16, 64, 42, 4096);
+            bench_attn(&with, j ? KV_Q8H : KV_F16, 64, 96, 4096);
+            bench_attn(&with, j ? KV_Q8H : KV_F16, 128, 96, 4096);
+        }
     }
 }
 
