@@ -25,8 +25,8 @@ static bool show_sources(struct talk *t, const char *arg, int *status)
     for (int i = 0; i < n; i++) {
         const cag_kvc_source *s = cag_kvc_get_source(k, i);
 
-        fprintf(stderr, "%8lld tokens  %s\n",
-                (long long)(s->tok_end - s->tok_begin), ui_clean(s->name));
+        ui_printf(stderr, 17, "%8lld tokens  %s\n",
+                  (long long)(s->tok_end - s->tok_begin), ui_clean(s->name));
     }
     return true;
 }

@@ -43,37 +43,46 @@ static size_t line_at(const cag_piece *p, size_t i, size_t *next)
 
 static void print_piece(const cag_piece *p, bool colour)
 {
+    struct ui_wrap w;
     size_t next;
+    int at;
 
-    fprintf(stderr, "%s%s:%lld", colour ? PLACE : "", piece_file(p),
-            (long long)p->line_from);
+    at = fprintf(stderr, "%s%s:%lld", colour ? PLACE : "", piece_file(p),
+                 (long long)p->line_from);
     if (p->line_to > p->line_from)
-        fprintf(stderr, "-%lld", (long long)p->line_to);
-    fprintf(stderr, "%s%s:", colour ? PLAIN : "", remark(p));
+        at += fprintf(stderr, "-%lld", (long long)p->line_to);
+    at += fprintf(stderr, "%s%s:", colour ? PLAIN : "", remark(p));
+    if (colour)
+        at -= (int)(strlen(PLACE) + strlen(PLAIN));
+    ui_wrap_lines(&w, stderr, 4);
+    if (w.columns)
+        w.col = (size_t)at % w.columns;
     for (size_t i = 0; i < p->size; i = next) {
         size_t n = line_at(p, i, &next);
 
-        fputs(i ? "    " : " ", stderr);
-        ui_put_text(stderr, p->text + i, n);
-        putc('\n', stderr);
+        ui_wrap_put(&w, i ? "    " : " ", i ? 4 : 1);
+        ui_wrap_put(&w, p->text + i, n);
+        ui_wrap_put(&w, "\n", 1);
     }
 }
 
 void ask_print_evidence(const cag_checked *c)
 {
     bool colour = ui_coloured();
+    struct ui_wrap w;
 
     ui_flush_stdout(); /* on a terminal the answer comes first */
     for (int i = 0; i < c->n_evidence; i++)
         print_piece(&c->evidence[i].at, colour);
     fprintf(stderr, "%ssupport:%s %s\n", colour ? LABEL : "",
             colour ? PLAIN : "", cag_support_name(c->support));
+    ui_wrap_lines(&w, stderr, 4);
     for (int i = 0; i < c->n_unsupported; i++) {
-        fputs(i ? ", " : "unsupported: ", stderr);
-        ui_put_text(stderr, c->unsupported[i], strlen(c->unsupported[i]));
+        ui_wrap_printf(&w, "%s", i ? ", " : "unsupported: ");
+        ui_wrap_put(&w, c->unsupported[i], strlen(c->unsupported[i]));
     }
     if (c->n_unsupported)
-        putc('\n', stderr);
+        ui_wrap_put(&w, "\n", 1);
 }
 
 void ask_print_grep(const cag_checked *c)

@@ -58,45 +58,65 @@ static const char *say_verified(char *text, size_t size, const cag_kb *kb)
     return text;
 }
 
-static void print_device_memory(const cag_kb *kb)
+/* "cpu (as asked), avx512", or "cuda, sm_89; cuda:0 NVIDIA ..." */
+static const char *say_device(char *text, size_t size, const cag_kb *kb)
+{
+    const char *note = ui_clean(cag_kb_note(kb)), *device = cag_kb_device(kb);
+    size_t n = strlen(device);
+
+    if (!strncmp(note, device, n) && !strncmp(note + n, ": ", 2))
+        snprintf(text, size, "%s (%s), %s", device, note + n + 2,
+                 cag_kb_kernels(kb));
+    else
+        snprintf(text, size, "%s, %s; %s", device, cag_kb_kernels(kb), note);
+    return text;
+}
+
+static void print_device_memory(struct ui_wrap *w, const cag_kb *kb)
 {
     const cag_device_memory m = cag_kb_device_memory(kb);
     char all[UI_TEXT], weights[UI_TEXT], caches[UI_TEXT], sessions[UI_TEXT],
         scratch[UI_TEXT];
 
-    fprintf(stderr,
-            "; %s of its memory in use (weights %s, cache %s, sessions %s, "
-            "scratch %s)",
-            ui_size(all, cag_kb_device_bytes(kb)), ui_size(weights, m.weights),
-            ui_size(caches, m.caches), ui_size(sessions, m.sessions),
-            ui_size(scratch, m.scratch));
+    ui_wrap_printf(
+        w,
+        "; %s of its memory in use (weights %s, cache %s, sessions %s, "
+        "scratch %s)",
+        ui_size(all, cag_kb_device_bytes(kb)), ui_size(weights, m.weights),
+        ui_size(caches, m.caches), ui_size(sessions, m.sessions),
+        ui_size(scratch, m.scratch));
 }
 
 void ask_print_usage(const cag_kb *kb, const cag_answer *a)
 {
     const cag_kvc_info *i = cag_kvc_get_info(cag_kb_get_kvc(kb));
     char mapped[UI_TEXT], private[UI_TEXT], verified[UI_TEXT + 64];
+    char device[512];
     int64_t more = a->n_generated - 1;
+    struct ui_wrap w;
 
-    fprintf(stderr,
-            "%s: %lld cached + %lld prompt tokens, %lld generated "
-            "(%lld of %lld guessed); load "
-            "%.3f s, question %.3f s, first token %.3f s, %.1f tokens/s; "
-            "cache %s %s mapped, %s private; verified: %s; %s, %s; %s",
-            ui.tool, (long long)a->n_cached, (long long)a->n_prompt,
-            (long long)a->n_generated, (long long)a->n_accepted,
-            (long long)a->n_drafted, cag_kb_load_s(kb), a->prefill_s,
-            cag_kb_load_s(kb) + a->first_s,
-            more > 0 && a->decode_s > 0 ? (double)more / a->decode_s : 0.0,
-            i->codec, ui_size(mapped, cag_kb_mapped_bytes(kb)),
-            ui_size(private, cag_kb_private_bytes(kb)),
-            say_verified(verified, sizeof verified, kb), cag_kb_device(kb),
-            cag_kb_kernels(kb), ui_clean(cag_kb_note(kb)));
+    ui_wrap_lines(&w, stderr, 2);
+    ui_wrap_printf(
+        &w,
+        "%s: %lld cached + %lld prompt tokens, %lld generated "
+        "(%lld of %lld drafts right); load "
+        "%.3f s, question %.3f s, first token %.3f s, %.1f tokens/s; "
+        "cache %s %s mapped, %s private; verified: %s; %s",
+        ui.tool, (long long)a->n_cached, (long long)a->n_prompt,
+        (long long)a->n_generated, (long long)a->n_accepted,
+        (long long)a->n_drafted, cag_kb_load_s(kb), a->prefill_s,
+        cag_kb_load_s(kb) + a->first_s,
+        more > 0 && a->decode_s > 0 ? (double)more / a->decode_s : 0.0,
+        i->codec, ui_size(mapped, cag_kb_mapped_bytes(kb)),
+        ui_size(private, cag_kb_private_bytes(kb)),
+        say_verified(verified, sizeof verified, kb),
+        say_device(device, sizeof device, kb));
     if (cag_kb_device_bytes(kb))
-        print_device_memory(kb);
+        print_device_memory(&w, kb);
     if (a->checked)
-        fprintf(stderr, "; evidence %.1f ms", 1000 * a->check_s);
-    putc('\n', stderr);
+        ui_wrap_printf(&w, "; evidence %.1f ms", 1000 * a->check_s);
+    ui_wrap_printf(&w, "\n");
+    ui_wrap_end(&w);
 }
 
 /* That an answer is not whole is worth a line also to who wants none. */

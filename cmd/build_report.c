@@ -10,7 +10,7 @@
 
 #include "cmd/loss_text.h"
 #include "cmd/cli/places.h"
-#include "cmd/cli/ui.h"
+#include "cmd/cli/ui_wrap.h"
 #include "cmd/cli/ui_internal.h"
 
 static void json_sources(struct ui_json *j, const cag_build_report *r)
@@ -88,6 +88,7 @@ static const cag_build_source **by_size(const cag_build_report *r)
 }
 
 enum { ALL = 12, LARGEST = 8 }; /* lines for sources in a table */
+enum { TABLE_INDENT = 17 };     /* where names stand in a table */
 
 /* Tokens by source; of many sources the largest. */
 static void source_lines(const cag_build_report *r)
@@ -221,16 +222,20 @@ static const char *from_here(const char *path)
 
 static void costly_lines(FILE *to, const cag_build_report *r)
 {
+    char lines[UI_TEXT + 16];
+
     for (int i = 0; i < r->n_line; i++) {
         const cag_build_line *l = &r->line[i];
         const cag_build_source *s = &r->source[l->source];
 
-        fprintf(to, "%8lld tokens  %s:%lld: %s", (long long)l->n_tok,
-                ui_clean(strcmp(s->path, "-") ? from_here(s->path) : s->name),
-                (long long)l->line, l->kind);
+        lines[0] = 0;
         if (l->n_line > 1)
-            fprintf(to, ", %lld lines", (long long)l->n_line);
-        putc('\n', to);
+            ui_format(lines, sizeof lines, ", %lld lines",
+                      (long long)l->n_line);
+        ui_printf(to, TABLE_INDENT, "%8lld tokens  %s:%lld: %s%s\n",
+                  (long long)l->n_tok,
+                  ui_clean(strcmp(s->path, "-") ? from_here(s->path) : s->name),
+                  (long long)l->line, l->kind, lines);
     }
 }
 
@@ -240,22 +245,25 @@ static void hint(FILE *to, const cag_build_report *r)
     enum { NAMED = 5 };
     int64_t need = r->n_tok + r->reserve - r->n_ctx;
     const cag_build_source **v = need > 0 ? by_size(r) : NULL;
+    struct ui_wrap w;
     int n = 0;
 
     while (v && n < r->n_source && need > 0)
         need -= v[n++]->n_tok;
     if (v && need <= 0 && n < r->n_source) {
+        ui_wrap_lines(&w, to, 2);
         if (n > NAMED)
-            fprintf(to, "without the %d largest it fits: ", n);
+            ui_wrap_printf(&w, "without the %d largest it fits: ", n);
         else
-            fputs("without ", to);
+            ui_wrap_printf(&w, "without ");
         for (int i = 0; i < n && i < NAMED; i++)
-            fprintf(to, "%s%s",
-                    !i           ? ""
-                    : i == n - 1 ? " and "
-                                 : ", ",
-                    ui_clean(v[i]->name));
-        fputs(n > NAMED ? ", ...\n" : " it fits\n", to);
+            ui_wrap_printf(&w, "%s%s",
+                           !i           ? ""
+                           : i == n - 1 ? " and "
+                                        : ", ",
+                           ui_clean(v[i]->name));
+        ui_wrap_printf(&w, n > NAMED ? ", ...\n" : " it fits\n");
+        ui_wrap_end(&w);
     }
     free(v);
 }
@@ -270,23 +278,25 @@ void report_table(FILE *to, const cag_build_report *r, bool all)
         const cag_build_source *s = v ? v[i] : &r->source[i];
 
         if (i < n)
-            fprintf(to, "%8lld tokens  %s\n", (long long)s->n_tok,
-                    ui_clean(s->name));
+            ui_printf(to, TABLE_INDENT, "%8lld tokens  %s\n",
+                      (long long)s->n_tok, ui_clean(s->name));
         else
             rest += s->n_tok;
         sum += s->n_tok;
     }
     if (n < r->n_source)
-        fprintf(to, "%8lld tokens  in %d more sources (-n lists them)\n",
-                (long long)rest, r->n_source - n);
-    fprintf(to, "%8lld tokens  instructions and template\n",
-            (long long)(r->n_tok - sum));
-    fprintf(to, "%8lld tokens  in all, of %lld; %lld kept free, %lld %s\n",
-            (long long)r->n_tok, (long long)r->n_ctx, (long long)r->reserve,
-            (long long)(room < 0 ? -room : room),
-            room < 0 ? "too many" : "left over");
+        ui_printf(to, TABLE_INDENT,
+                  "%8lld tokens  in %d more sources (-n lists them)\n",
+                  (long long)rest, r->n_source - n);
+    ui_printf(to, TABLE_INDENT, "%8lld tokens  instructions and template\n",
+              (long long)(r->n_tok - sum));
+    ui_printf(to, TABLE_INDENT,
+              "%8lld tokens  in all, of %lld; %lld kept free, %lld %s\n",
+              (long long)r->n_tok, (long long)r->n_ctx, (long long)r->reserve,
+              (long long)(room < 0 ? -room : room),
+              room < 0 ? "too many" : "left over");
     if (r->skipped)
-        fprintf(to, "%s\n", ui_clean(r->skipped));
+        ui_printf(to, 2, "%s\n", ui_clean(r->skipped));
     hint(to, r);
     free(v);
 }
@@ -309,18 +319,20 @@ void report_plan(const char *path, const cag_build_report *r, bool json)
     }
     report_table(stdout, r, true);
     if (r->has_old && r->n_tok_kept == r->n_tok)
-        printf("%s is there: nothing to compute\n", ui_clean(path));
+        ui_printf(stdout, 2, "%s is there: nothing to compute\n",
+                  ui_clean(path));
     else if (r->has_old)
-        printf("%s is there: %lld tokens kept, %lld to compute\n",
-               ui_clean(path), (long long)r->n_tok_kept,
-               (long long)(r->n_tok - r->n_tok_kept));
+        ui_printf(stdout, 2, "%s is there: %lld tokens kept, %lld to compute\n",
+                  ui_clean(path), (long long)r->n_tok_kept,
+                  (long long)(r->n_tok - r->n_tok_kept));
     if (r->file_bytes)
-        printf("file at most %s (%s); memory about %s to build, %s to ask "
-               "beside the model, free now %s; about %s to read it\n",
-               ui_size(a, r->file_bytes), r->codec, ui_size(b, r->build_bytes),
-               ui_size(c, r->ask_bytes),
-               free_bytes ? ui_size(d, free_bytes) : "unknown",
-               ui_duration(e, r->about_s));
+        ui_printf(stdout, 2,
+                  "file at most %s (%s); memory about %s to build, %s to ask "
+                  "beside the model, free now %s; about %s to read it\n",
+                  ui_size(a, r->file_bytes), r->codec,
+                  ui_size(b, r->build_bytes), ui_size(c, r->ask_bytes),
+                  free_bytes ? ui_size(d, free_bytes) : "unknown",
+                  ui_duration(e, r->about_s));
     if (r->n_line) {
         printf("what costs much and says little:\n");
         costly_lines(stdout, r);

@@ -11,12 +11,12 @@
 
 #include "cmd/loss_text.h"
 #include "cmd/cli/places.h"
-#include "cmd/cli/ui.h"
+#include "cmd/cli/ui_wrap.h"
 
 static void line(const char *name, const char *value)
 {
     if (value)
-        printf("%-12s %s\n", name, ui_clean(value));
+        ui_printf(stdout, 13, "%-12s %s\n", name, ui_clean(value));
 }
 
 void inspect_summary(const cag_kvc *k)
@@ -24,39 +24,43 @@ void inspect_summary(const cag_kvc *k)
     const cag_kvc_info *i = cag_kvc_get_info(k);
     char a[UI_TEXT], b[UI_TEXT], c[UI_TEXT];
 
-    printf("%s: cag cache, format %d.%d, %s\n", ui_clean(i->path), i->major,
-           i->minor, ui_size(a, i->size_bytes));
+    ui_printf(stdout, 13, "%s: cag cache, format %d.%d, %s\n",
+              ui_clean(i->path), i->major, i->minor, ui_size(a, i->size_bytes));
     line("model", i->model_name);
-    printf("%-12s %s, %d layers, %d KV heads of %d\n", "",
-           ui_clean(i->model_arch), i->n_layer, i->n_kv_head, i->d_head);
+    ui_printf(stdout, 13, "%-12s %s, %d layers, %d KV heads of %d\n", "",
+              ui_clean(i->model_arch), i->n_layer, i->n_kv_head, i->d_head);
     line("path", i->model_path);
     line("hub id", i->model_hub);
     line("weights", i->weights_sha256);
     line("tokenizer", i->tokenizer_sha256);
     line("template", i->template_sha256);
     line("date", i->template_date);
-    printf("%-12s %lld of %lld, %lld reserved\n", "tokens", (long long)i->n_tok,
-           (long long)i->n_ctx, (long long)i->reserve);
+    ui_printf(stdout, 13, "%-12s %lld of %lld, %lld reserved\n", "tokens",
+              (long long)i->n_tok, (long long)i->n_ctx, (long long)i->reserve);
     if (i->checkpoint_of)
-        printf("%-12s the first %lld of %lld tokens of an unfinished build\n",
-               "checkpoint", (long long)i->n_tok, (long long)i->checkpoint_of);
-    printf("%-12s %s: %s, %s raw, %.0f bytes a token\n", "K and V",
-           ui_clean(i->codec), ui_size(b, i->kv_stored_bytes),
-           ui_size(c, i->kv_raw_bytes),
-           (double)i->kv_stored_bytes / (double)i->n_tok);
+        ui_printf(
+            stdout, 13,
+            "%-12s the first %lld of %lld tokens of an unfinished build\n",
+            "checkpoint", (long long)i->n_tok, (long long)i->checkpoint_of);
+    ui_printf(stdout, 13, "%-12s %s: %s, %s raw, %.0f bytes a token\n",
+              "K and V", ui_clean(i->codec), ui_size(b, i->kv_stored_bytes),
+              ui_size(c, i->kv_raw_bytes),
+              (double)i->kv_stored_bytes / (double)i->n_tok);
     if (cag_kvc_get_receipt(k))
         loss_print(cag_kvc_get_receipt(k), i->n_layer);
-    printf("%-12s %s, %s, %s, precision %s\n", "made by", ui_clean(i->tool),
-           ui_clean(i->device), ui_clean(i->numerics), ui_clean(i->precision));
+    ui_printf(stdout, 13, "%-12s %s, %s, %s, precision %s\n", "made by",
+              ui_clean(i->tool), ui_clean(i->device), ui_clean(i->numerics),
+              ui_clean(i->precision));
     line("binding", i->binding);
     line("content id", i->content_id);
     printf("%-12s %d\n", "sources", i->n_source);
     for (int n = 0; n < i->n_source; n++) {
         const cag_kvc_source *s = cag_kvc_get_source(k, n);
 
-        printf("%8lld tokens  %s%s%s\n", (long long)(s->tok_end - s->tok_begin),
-               ui_clean(s->name), s->filter ? "  filter: " : "",
-               s->filter ? ui_clean(s->filter) : "");
+        ui_printf(stdout, 17, "%8lld tokens  %s%s%s\n",
+                  (long long)(s->tok_end - s->tok_begin), ui_clean(s->name),
+                  s->filter ? "  filter: " : "",
+                  s->filter ? ui_clean(s->filter) : "");
     }
 }
 
@@ -307,7 +311,7 @@ static void cuda_line(void *ctx, const char *text)
     if (c->json)
         ui_json_str(c->json, NULL, text);
     else
-        printf("  %s\n", ui_clean(text));
+        ui_printf(stdout, 4, "  %s\n", ui_clean(text));
 }
 
 void inspect_devices(bool json)
@@ -385,7 +389,7 @@ int inspect_diff(const cag_kvc *a, const cag_kvc *b, bool json)
         ui_json_end(&j);
     } else {
         for (int i = 0; i < d.n_line; i++)
-            printf("%s\n", ui_clean(d.line[i]));
+            ui_printf(stdout, 2, "%s\n", ui_clean(d.line[i]));
     }
     cag_diff_release(&d);
     return status;

@@ -9,6 +9,7 @@
 #include <stdio.h>
 
 #include "cmd/cli/ui_internal.h"
+#include "cmd/cli/ui_wrap.h"
 
 const char *loss_kl(char out[LOSS_TEXT], const cag_kvc_receipt *r)
 {
@@ -68,7 +69,8 @@ void loss_json(struct ui_json *j, const cag_kvc_receipt *r, int n_layer)
 }
 
 /* The largest value, and the smallest and largest error of all layers. */
-static void print_values(const cag_kvc_loss *loss, int n_layer, int is_v)
+static void print_values(struct ui_wrap *w, const cag_kvc_loss *loss,
+                         int n_layer, int is_v)
 {
     float max = 0, low = loss[is_v].rel_rms, high = 0;
 
@@ -79,19 +81,22 @@ static void print_values(const cag_kvc_loss *loss, int n_layer, int is_v)
         low = x->rel_rms < low ? x->rel_rms : low;
         high = x->rel_rms > high ? x->rel_rms : high;
     }
-    printf("%s%c up to %.3g, error %.2f to %.2f %%", is_v ? "; " : "",
-           is_v ? 'V' : 'K', (double)max, 100 * (double)low,
-           100 * (double)high);
+    ui_wrap_printf(w, "%s%c up to %.3g, error %.2f to %.2f %%",
+                   is_v ? "; " : "", is_v ? 'V' : 'K', (double)max,
+                   100 * (double)low, 100 * (double)high);
 }
 
 void loss_print(const cag_kvc_receipt *r, int n_layer)
 {
     char t[LOSS_TEXT];
+    struct ui_wrap w;
 
-    printf("%-12s %s over the last %lld tokens\n", "receipt", loss_kl(t, r),
-           (long long)(r->end - r->begin));
-    printf("%-12s %s\n%-12s ", "", loss_top(t, r), "");
-    print_values(r->loss, n_layer, 0);
-    print_values(r->loss, n_layer, 1);
-    putchar('\n');
+    ui_wrap_lines(&w, stdout, 13);
+    ui_wrap_printf(&w, "%-12s %s over the last %lld tokens\n", "receipt",
+                   loss_kl(t, r), (long long)(r->end - r->begin));
+    ui_wrap_printf(&w, "%-12s %s\n%-12s ", "", loss_top(t, r), "");
+    print_values(&w, r->loss, n_layer, 0);
+    print_values(&w, r->loss, n_layer, 1);
+    ui_wrap_printf(&w, "\n");
+    ui_wrap_end(&w);
 }

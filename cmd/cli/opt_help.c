@@ -8,10 +8,21 @@
 #include <cag.h>
 #include <cag/tool/names.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cmd/cli/opt_internal.h"
+#include "cmd/cli/ui_wrap.h"
 
-enum { COLUMNS = 79, HELP_COLUMN = 26 };
+/* Where the terminal is narrower than NARROW, the explanation of an option
+ * stands below it. */
+enum { COLUMNS = 79, HELP_COLUMN = 26, NARROW = 60, NARROW_COLUMN = 8 };
+
+static int columns(void)
+{
+    int n = isatty(1) ? ui_columns(1) : COLUMNS;
+
+    return n < COLUMNS ? n : COLUMNS;
+}
 
 /* "-m, --model M", "    --progress auto|always|never" */
 static void left_side(const opt_spec *s, char *out, size_t size)
@@ -34,7 +45,7 @@ static void wrapped(const char *text, int at, int indent)
 {
     while (*text) {
         int n = (int)strcspn(text, " ");
-        if (at > indent && at + 1 + n > COLUMNS) {
+        if (at > indent && at + 1 + n > columns()) {
             printf("\n%*s", indent, "");
             at = indent;
         } else if (at > indent) {
@@ -51,21 +62,20 @@ static void wrapped(const char *text, int at, int indent)
 
 static void one_line(const opt_spec *s)
 {
+    int n, column = columns() < NARROW ? NARROW_COLUMN : HELP_COLUMN;
     char left[128], right[256];
-    int n;
 
     left_side(s, left, sizeof left);
-    n = printf("  %s", left);
-    if (n + 2 > HELP_COLUMN) {
-        putchar('\n');
+    n = (int)strlen(left) + 2;
+    ui_printf(stdout, 6, "  %s%s", left, n + 2 > column ? "\n" : "");
+    if (n + 2 > column)
         n = 0;
-    }
-    printf("%*s", HELP_COLUMN - n, "");
+    printf("%*s", column - n, "");
     if (s->env)
         ui_format(right, sizeof right, "%s [%s]", s->help, s->env);
     else
         ui_format(right, sizeof right, "%s", s->help);
-    wrapped(right, HELP_COLUMN, HELP_COLUMN);
+    wrapped(right, column, column);
 }
 
 static void print_usage(const opt_usage *u)
@@ -75,7 +85,8 @@ static void print_usage(const opt_usage *u)
 
     for (; *line; first = false) {
         int n = (int)strcspn(line, "\n");
-        printf("%s %s %.*s\n", first ? "usage:" : "      ", u->tool, n, line);
+        ui_printf(stdout, 10, "%s %s %.*s\n", first ? "usage:" : "      ",
+                  u->tool, n, line);
         line += n;
         line += *line == '\n';
     }
@@ -89,15 +100,15 @@ void opt_print_help(const opt_usage *u, bool all)
     if (u->summary)
         wrapped(u->summary, 0, 0);
     if (u->examples)
-        printf("\nExamples:\n%s", u->examples);
+        ui_printf(stdout, 6, "\nExamples:\n%s", u->examples);
     printf("\nOptions:\n");
     for (; s->type != OPT_T_END && (all || s->type != OPT_T_MORE); s++)
         if (s->type != OPT_T_MORE)
             one_line(s);
     /* a command stands in its program's page */
     if (s->type == OPT_T_MORE)
-        printf("All options: %s --help all, or %.*s(1)\n", u->tool,
-               (int)strcspn(u->tool, " "), u->tool);
+        ui_printf(stdout, 2, "All options: %s --help all, or %.*s(1)\n",
+                  u->tool, (int)strcspn(u->tool, " "), u->tool);
 }
 
 const char *opt_git_id(void)

@@ -16,8 +16,8 @@ _Noreturn void opt_fail(const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    fprintf(stderr, "%s: %s\nTry '%s --help'\n", ui.tool, ui_clean(text),
-            ui.tool);
+    ui_say_error(text);
+    fprintf(stderr, "Try '%s --help'\n", ui.tool);
     exit(UI_USAGE);
 }
 

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "cmd/cli/ui_internal.h"
+#include "cmd/cli/ui_wrap.h"
 
 static int stdout_sys; /* errno of a flush of stdout that failed */
 
@@ -53,11 +54,21 @@ bool ui_coloured(void)
 static void say(const char *colour, const char *label, const char *text)
 {
     bool on = colour && ui_coloured();
+    struct ui_wrap w;
 
     ui_progress_hide();
     ui_flush_stdout(); /* on a terminal the order is what happened */
-    fprintf(stderr, "%s%s:%s %s%s\n", on ? colour : "", ui.tool,
-            on ? "\033[0m" : "", label, text);
+    if (!isatty(2)) {  /* in one write: a log may have several writers */
+        fprintf(stderr, "%s%s:%s %s%s\n", on ? colour : "", ui.tool,
+                on ? "\033[0m" : "", label, text);
+        return;
+    }
+    fprintf(stderr, "%s%s:%s ", on ? colour : "", ui.tool, on ? "\033[0m" : "");
+    ui_wrap_lines(&w, stderr, 2);
+    w.col = strlen(ui.tool) + 2;
+    ui_wrap_put(&w, label, strlen(label));
+    ui_wrap_message(&w, text);
+    putc('\n', stderr);
 }
 
 #define RED    "\033[1;31m"
@@ -70,6 +81,11 @@ static void vsay(const char *colour, const char *label, const char *fmt,
 
     vsnprintf(text, sizeof text, fmt, ap);
     say(colour, label, ui_clean(text));
+}
+
+void ui_say_error(const char *text)
+{
+    say(RED, "", ui_clean(text));
 }
 
 void ui_warn(const char *fmt, ...)

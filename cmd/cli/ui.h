@@ -54,6 +54,8 @@ bool ui_coloured(void);
 /* Print "cag-ask: FILE:LINE:COL: message" or "cag-ask: FILE: byte N: message";
  * returns the exit status.  Silent for CAG_E_CANCELLED by a signal. */
 int ui_error(const cag_error *err);
+/* The same of a text alone. */
+void ui_say_error(const char *text);
 int ui_exit_code(cag_status status);
 void ui_warn(const char *fmt, ...) UI_PRINTF(1, 2); /* not with -q        */
 void ui_note(const char *fmt, ...) UI_PRINTF(1, 2); /* not with -q        */

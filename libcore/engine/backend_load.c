@@ -350,6 +350,8 @@ void cag_cuda_list(const char *plugin,
     bool present;
     int n = 0;
 
+    if (!plugin && !has_driver()) /* the reason that a run gives, too */
+        line(ctx, "there is no NVIDIA driver");
     if (get_plugin(plugin, path, &p, &err) != CAG_OK) {
         snprintf(text, sizeof text, "%s%s%s", err.file,
                  err.file[0] != '\0' ? ": " : "", err.msg);
@@ -358,7 +360,8 @@ void cag_cuda_list(const char *plugin,
     }
     snprintf(text, sizeof text, "plugin %s", path);
     line(ctx, text);
-    if (count_devices(p, &n, &present, &err) != CAG_OK)
+    if (count_devices(p, &n, &present, &err) != CAG_OK &&
+        (plugin || has_driver()))
         line(ctx, err.msg);
     for (int i = 0; i < n; i++) {
         struct cuda_device d;

@@ -40,7 +40,7 @@ same() {
 
 @test "-u tells the guesses, a batch is the same with and without" {
     expect 0 cag-ask -u -n 60 qwen.kvc "How long does the Sparrow-7 fly? 47 47 47 47 47"
-    grep -Eq '60 generated \([1-9][0-9]* of [0-9]+ guessed\)' "$err"
+    grep -Eq '60 generated \([1-9][0-9]* of [0-9]+ drafts right\)' "$err"
     printf 'How long?\nWho leads?\nSay 47 47 47 47\n' >questions
     for j in 1 2 3; do
         cag-ask -q --batch questions --json -j $j -n 30 llama.kvc | steady >with.$j

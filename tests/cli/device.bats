@@ -34,9 +34,13 @@ setup() {
     cag-build -q -m "$model" -o kb.kvc gate.txt
     run cag-ask -u -n 1 --device auto kb.kvc "When?"
     [ "$status" -eq 0 ]
-    [[ "$output" == *"; cpu, "*"; cpu: "* ]]
+    [[ "$output" == *"; cpu (there is no NVIDIA driver), "* ]]
     run cag-ask -u -n 1 --device cpu kb.kvc "When?"
-    [[ "$output" == *"cpu: as asked"* ]]
+    [[ "$output" == *"; cpu (as asked), "* ]]
+    # --devices gives the same reason
+    run cag-inspect --devices
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"cuda"*"there is no NVIDIA driver"* ]]
 }
 
 @test "auto warns when the plugin that was named cannot be used" {

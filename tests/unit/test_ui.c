@@ -476,6 +476,49 @@ static void words_stay_whole(void **state)
     }
 }
 
+/* what people are told at 20 columns: a hanging indent, no break inside a long
+ * word or a command to be copied */
+static int lines(void *ctx)
+{
+    struct ui_wrap w;
+
+    (void)ctx;
+    ui_wrap_lines(&w, stdout, 4);
+    w.columns = 20;
+    ui_wrap_printf(&w, "%8d tokens  %s\n", 12, "docs/a.md");
+    ui_wrap_printf(&w, "path %s is\n",
+                   "a/file/name/that/is/longer/than/a/line.gguf");
+    ui_wrap_message(&w, "stale: it changed; rebuild: cag-build --refresh a b");
+    ui_wrap_printf(&w, "\n");
+    ui_wrap_message(&w, "use: cag-build x");
+    ui_wrap_printf(&w, "\n");
+    ui_wrap_end(&w);
+    return ui_close_stdout(0);
+}
+
+static int lines_in_a_pipe(void *ctx)
+{
+    (void)ctx;
+    ui_printf(stdout, 4, "%-30s %s\n", "a line that is longer than",
+              "the terminal would be, had there been one: cag-build -n");
+    return ui_close_stdout(0);
+}
+
+static void lines_for_people(void **state)
+{
+    (void)state;
+    capture(&c, lines, NULL);
+    assert_string_equal(c.out, "      12 tokens\n    docs/a.md\n"
+                               "path a/file/name/that/is/longer/than/a/line."
+                               "gguf\n    is\n"
+                               "stale: it changed;\n    rebuild:\n"
+                               "    cag-build --refresh a b\n"
+                               "use: cag-build x\n");
+    capture(&c, lines_in_a_pipe, NULL);
+    assert_string_equal(c.out, "a line that is longer than     the terminal "
+                               "would be, had there been one: cag-build -n\n");
+}
+
 static void clean_text(void **state)
 {
     (void)state;
@@ -509,6 +552,7 @@ int main(void)
         cmocka_unit_test(json_as_it_comes),
         cmocka_unit_test(clean_text),
         cmocka_unit_test(words_stay_whole),
+        cmocka_unit_test(lines_for_people),
     };
     return cmocka_run_group_tests_name("ui", tests, NULL, NULL);
 }

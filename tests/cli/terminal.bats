@@ -1,0 +1,89 @@
+#!/usr/bin/env bats
+# What people see on a terminal of 40 and of 80 columns: lines are broken
+# between words, and hold the same words as in a pipe.
+
+bats_require_minimum_version 1.5.0
+load ask_helper
+
+setup_file() {
+    ask_setup_file
+    mkdir docs
+    for i in 1 2 3; do printf 'Line %s of some knowledge.\n' $i >docs/note-$i.md; done
+    printf 'caf\xe9\n' >latin.md
+    cag-build -q -m "$MODELS/qwen3" -o docs.kvc docs
+    cag-build -q -m "$MODELS/qwen3" --codec q8h --max-loss 9 -o q8h.kvc docs
+}
+setup() {
+    cd "$work"
+    tty="$BATS_TEST_DIRNAME/../tools/on_tty.py"
+    export CAG_MODEL="$MODELS/qwen3"
+}
+
+# shown COLUMNS COMMAND: what a terminal that wide shows; its colours and the
+# progress, which is rewritten in place, are left out.
+shown() {
+    TERM=xterm python3 "$tty" sh -c "stty cols $1; $2" </dev/null | tr -d '\r' |
+        sed -e 's/\x1b\[[?0-9;]*[a-zA-Z]//g' -e '/^sane$/d' | sed '$d'
+}
+
+# Lines wider than COLUMNS are those that cannot be broken: a word and what
+# stands before it, or a command to be copied.
+no_wider() {
+    awk -v most="$1" 'length($0) > most {
+        n = split($0, w, " "); wide = 0
+        for (i = 1; i <= n; i++) if (length(w[i]) > most - 17) wide = 1
+        if (!wide && $0 !~ /^ *(cag-|iconv )/) { print length($0) ": " $0; bad = 1 }
+    } END { exit bad }'
+}
+
+# A word a line; what is measured is another one in each run.
+words() {
+    tr -s ' \n' '\n\n' | sed -E -e '/^$/d' -e 's/[0-9.]+/N/g' -e 's/^(ms|s|[KMG]iB)\>/UNIT/'
+}
+
+@test "talk and tables: no line is wider than the terminal, no word is lost" {
+    local i=0
+    while read -r command; do
+        sh -c "$command" </dev/null >piped 2>&1 || true
+        for columns in 40 80; do
+            shown $columns "$command --progress never" >seen || true
+            no_wider $columns <seen || { echo "$command"; return 1; }
+            diff <(words <seen) <(words <piped) || { echo "$command"; return 1; }
+        done
+        i=$((i + 1))
+    done <<'END'
+cag-build --dry-run docs
+cag-build --dry-run -o docs.kvc docs
+cag-build -o x.kvc latin.md
+cag-build docs
+cag-build -o none.kvc
+cag-inspect docs.kvc
+cag-inspect q8h.kvc
+cag-inspect --devices
+cag-inspect --diff docs.kvc qwen.kvc
+cag-ask docs.kvc no/such/file.kvc qwen.kvc
+cag-ask -n 4 --no-such-option docs.kvc hi
+cag-bench no-such-command docs.kvc and something else
+END
+    [ $i = 12 ]
+}
+
+@test "one answer: words stay whole, with its evidence and its figures" {
+    shown 40 "cag-ask --progress never -u --evidence -n 60 docs.kvc 'What is known of lines?'" >seen
+    no_wider 40 <seen
+    grep -q '^  ' seen
+    grep -q '^    knowledge\.$' seen
+    tr '\n' ' ' <seen | tr -s ' ' | grep -q 'cag-ask: [0-9]* cached + .*; evidence [0-9.]* ms'
+}
+
+@test "--help fits 40 columns; on 80 it is what a pipe gets" {
+    for tool in cag-ask cag-build cag-inspect cag-bench "cag-bench run" "cag-bench eval" "cag-bench show" "cag-bench probe"; do
+        for all in "" all; do
+            $tool --help $all >piped
+            shown 80 "$tool --help $all" | cmp - piped || { head -c 300 seen; echo; head -c 300 piped; return 1; }
+            shown 40 "$tool --help $all" >seen
+            no_wider 40 <seen
+            diff <(words <seen) <(words <piped)
+        done
+    done
+}
