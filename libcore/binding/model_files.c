@@ -11,6 +11,7 @@
 
 #include "kvc/kvc_read.h"
 #include "binding/record.h"
+#include "model/model.h"
 #include "model/model_find.h"
 #include "model/model_place.h"
 #include "source/source_path.h"
@@ -48,6 +49,24 @@ static bool lies_in(const char *path, const char *dir)
     return same;
 }
 
+/* Is path one of the files that the GGUF model is in? */
+static bool is_part_of(const char *path, const char *model)
+{
+    struct file_id id, part;
+    cag_model *m = NULL;
+    bool yes = false;
+
+    if (!model_is_part(model) || file_stat(path, &id, NULL) ||
+        cag_model_open(model, CAG_MODEL_NO_WEIGHTS | CAG_MODEL_NO_TOKENIZER, &m,
+                       NULL))
+        return false;
+    for (int i = 0; i < m->n_file && !yes; i++)
+        yes = file_stat(m->file[i], &part, NULL) == CAG_OK &&
+              part.dev == id.dev && part.ino == id.ino;
+    cag_model_close(m);
+    return yes;
+}
+
 bool model_files_has(const char *path, const char *model)
 {
     char *real = file_follow(path);
@@ -61,7 +80,7 @@ bool model_files_has(const char *path, const char *model)
                       lies_in(real, model));
     }
     mem_free(real);
-    return yes;
+    return yes || is_part_of(path, model);
 }
 
 static cag_status add_file(struct model_files *f, const char *path,
@@ -97,6 +116,21 @@ static int by_name(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
+/* A GGUF in several files: those that belong together, whichever is named. */
+static cag_status list_parts(const char *path,
+                             const struct fingerprint_memory *mem,
+                             struct model_files *f, cag_error *err)
+{
+    cag_model *m = NULL;
+    cag_status st = cag_model_open(
+        path, CAG_MODEL_NO_WEIGHTS | CAG_MODEL_NO_TOKENIZER, &m, err);
+
+    for (int i = 0; !st && i < m->n_file; i++)
+        st = add_file(f, m->file[i], mem, err);
+    cag_model_close(m);
+    return st;
+}
+
 cag_status model_files_list(const char *path,
                             const struct fingerprint_memory *mem,
                             struct model_files *out, cag_error *err)
@@ -110,7 +144,9 @@ cag_status model_files_list(const char *path,
     if (mem)
         own = *mem;
     own.min_bytes = FINGERPRINT_MODEL_BYTES;
-    if (!file_is_dir(path)) {
+    if (model_is_part(path)) {
+        st = list_parts(path, &own, &f, err);
+    } else if (!file_is_dir(path)) {
         st = add_file(&f, path, &own, err);
     } else if (!(d = opendir(path))) {
         st = cag_fail_sys(err, CAG_E_MISSING, errno, path,
@@ -159,8 +195,9 @@ bool model_files_same(const struct model_files *f, const jv *recorded)
         hash_hex(f->v[i].sha256, SHA256_SIZE, hex);
         if (strcmp(hex, jv_get_str(r, "sha256", "")))
             return false;
-        /* a single file may be renamed, a directory's files may not */
-        if (f->n > 1 && strcmp(f->v[i].name, jv_get_str(r, "name", "")))
+        /* a GGUF may be renamed, a directory's files may not */
+        if (f->n > 1 && !model_is_part(f->v[i].name) &&
+            strcmp(f->v[i].name, jv_get_str(r, "name", "")))
             return false;
     }
     return true;
@@ -390,7 +427,7 @@ static void accept_place(struct hunt *h)
     path = is_over(h) || h->other.status
                ? NULL
                : model_place_find(h->mem->dir, digest);
-    if (path && jv_count(recorded) > 1) {
+    if (path && jv_count(recorded) > 1 && !model_is_part(path)) {
         char *dir = file_dirname(path);
 
         mem_free(path);

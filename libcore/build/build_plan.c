@@ -21,13 +21,15 @@
 static bool same_sizes(const struct build_job *j)
 {
     const jv *list = jv_get(jv_get(kvc_meta(j->old), "model"), "files");
-    bool is_dir = file_is_dir(j->model_path), same = jv_count(list) > 0;
+    bool is_dir = file_is_dir(j->model_path);
+    bool same = is_dir ? jv_count(list) > 0
+                       : jv_count(list) == (size_t)j->model->n_file;
 
     for (size_t i = 0; same && i < jv_count(list); i++) {
         const jv *o = jv_at(list, i);
         char *path = is_dir
                          ? file_join(j->model_path, jv_get_str(o, "name", ""))
-                         : mem_strdup(j->model_path);
+                         : mem_strdup(j->model->file[i]);
         struct file_id id;
 
         same = path && file_stat(path, &id, NULL) == CAG_OK &&

@@ -279,6 +279,7 @@ static cag_status place_tensors(struct gguf *g, const uint8_t *data,
                             "its table is wrong",
                             shown, (unsigned long long)t->size_bytes);
         t->data = data + begin + g->off[i];
+        t->file = g->path;
     }
     return CAG_OK;
 }
@@ -382,7 +383,7 @@ out:
     return st;
 }
 
-cag_status gguf_open(const char *path, struct gguf **out, cag_error *err)
+cag_status gguf_open_one(const char *path, struct gguf **out, cag_error *err)
 {
     struct file_map map = { 0 };
     cag_status st;
@@ -402,6 +403,8 @@ void gguf_close(struct gguf *g)
 {
     if (!g)
         return;
+    for (int i = 0; i < g->n_part; i++)
+        gguf_close(g->part[i]);
     file_unmap(&g->map);
     arena_release(&g->arena);
     mem_free(g);

@@ -69,6 +69,7 @@ struct gguf_kv {
 
 struct gguf_tensor {
     const char *name; /* NUL-terminated copy, owned by the gguf */
+    const char *file; /* that holds it, the same */
     int type;
     int n_dims;
     uint64_t dims[4]; /* dims[0] is the contiguous one; 1 beyond */
@@ -78,15 +79,21 @@ struct gguf_tensor {
 
 struct gguf;
 
+/* Of a model in several files path is any one; all are opened, and must belong
+ * together (gguf_split.c).  Keys are the first one's. */
 cag_status gguf_open(const char *path, struct gguf **out, cag_error *err);
 /* Same over memory (fuzzing); name is used in messages, data is borrowed. */
 cag_status gguf_parse(const void *data, size_t size, const char *name,
                       struct gguf **out, cag_error *err);
 void gguf_close(struct gguf *g);
 
-const char *gguf_path(const struct gguf *g);
+const char *gguf_path(const struct gguf *g); /* of the keys */
+size_t gguf_n_file(const struct gguf *g);    /* parts; 1 if not split */
+const char *gguf_file(const struct gguf *g, size_t i);
 /* What stat said when it was mapped; zeros after gguf_parse. */
-const struct file_id *gguf_file_id(const struct gguf *g);
+const struct file_id *gguf_file_id(const struct gguf *g, size_t i);
+/* Is path called like part *no (from 1) of *count > 1? */
+bool gguf_part_name(const char *path, int *no, int *count);
 size_t gguf_n_kv(const struct gguf *g);
 const struct gguf_kv *gguf_kv_at(const struct gguf *g, size_t i);
 size_t gguf_n_tensor(const struct gguf *g);

@@ -37,11 +37,6 @@ const char *gguf_path(const struct gguf *g)
     return g->path;
 }
 
-const struct file_id *gguf_file_id(const struct gguf *g)
-{
-    return &g->map.id;
-}
-
 size_t gguf_n_kv(const struct gguf *g)
 {
     return g->n_kv;

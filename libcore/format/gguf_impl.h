@@ -18,7 +18,14 @@ struct gguf {
     struct gguf_kv **by_key; /* sorted, for look-up */
     struct gguf_tensor **by_name;
     uint64_t *off; /* [n_tensor] offset in the data section */
+    /* the other files of a split model, by number; their tensors are in
+     * tensor, too */
+    struct gguf **part; /* [n_part] */
+    int n_part;
 };
+
+/* One file, whatever it is a part of. */
+cag_status gguf_open_one(const char *path, struct gguf **out, cag_error *err);
 
 /* The orders of by_key and by_name, for qsort and bsearch. */
 int gguf_by_key(const void *a, const void *b);

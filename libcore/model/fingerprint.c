@@ -394,8 +394,9 @@ cag_status fingerprint_model(const cag_model *m,
         st = sha256_init(&h, err);
     if (st)
         return st;
-    if (m->gguf)
-        st = add_file(&h, gguf_path(m->gguf), gguf_file_id(m->gguf), &own, err);
+    for (i = 0; m->gguf && !st && i < gguf_n_file(m->gguf); i++)
+        st = add_file(&h, gguf_file(m->gguf, i), gguf_file_id(m->gguf, i), &own,
+                      err);
     for (i = 0; m->st && !st && i < st_n_file(m->st); i++)
         st = add_file(&h, st_file(m->st, i), st_file_id(m->st, i), &own, err);
     if (!st) {

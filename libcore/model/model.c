@@ -111,15 +111,18 @@ static cag_status open_gguf(struct cag_model *m, const char *path,
                             unsigned flags, cag_error *err)
 {
     struct gguf_str text = { NULL, 0 };
-    struct file_id id;
     cag_status st;
 
-    if ((st = file_stat(path, &id, err)) ||
-        (st = gguf_open(path, &m->gguf, err)) ||
+    if ((st = gguf_open(path, &m->gguf, err)) ||
         (st = config_from_gguf(m->gguf, &m->config, err)) ||
-        (st = gguf_name(m, path, err)) || (st = model_add_file(m, path, err)))
+        (st = gguf_name(m, path, err)))
         return st;
-    m->info.size_bytes = id.size_bytes;
+    for (size_t i = 0; i < gguf_n_file(m->gguf); i++) {
+        m->info.size_bytes += gguf_file_id(m->gguf, i)->size_bytes;
+        st = model_add_file(m, gguf_file(m->gguf, i), err);
+        if (st)
+            return st;
+    }
     if (!(flags & CAG_MODEL_NO_WEIGHTS)) {
         st =
             weights_from_gguf(m->gguf, &m->config, &m->arena, &m->weights, err);

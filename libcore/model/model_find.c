@@ -7,7 +7,7 @@
  *   <hub>/models--ORG--NAME/snapshots/COMMIT/  the files
  *
  * then the directories of search->dirs, with and without ".gguf".  A
- * snapshot without config.json is a repository of GGUF files: the only one
+ * snapshot without config.json is a repository of GGUF files: the only model
  * in it is meant, and with several the message lists them.
  *
  * Every place that was looked at goes into the message, with what was wrong
@@ -21,6 +21,7 @@
 #include <cag/model.h>
 
 #include "model/model_find.h"
+#include "format/gguf.h"
 #include "util/arena.h"
 #include "util/buf.h"
 #include "util/error.h"
@@ -153,7 +154,27 @@ static cag_status nomem(struct finder *f)
     return cag_fail_nomem(f->err, "model search");
 }
 
-/* A snapshot's directory, or the one GGUF file in it. */
+bool model_is_part(const char *path)
+{
+    int no, count;
+
+    return gguf_part_name(path, &no, &count) && !file_is_dir(path);
+}
+
+/* Are the n names the parts of one model? */
+static bool one_set(char *const *name, int n)
+{
+    int no, count;
+
+    for (int i = 0; i < n; i++)
+        if (!gguf_part_name(name[i], &no, &count) || no != i + 1 ||
+            strlen(name[i]) != strlen(name[0]) ||
+            strncmp(name[i], name[0], strlen(name[0]) - 19) != 0)
+            return false;
+    return n > 0 && (count == n || n == MAX_LISTED);
+}
+
+/* A snapshot's directory, or the one GGUF in it, in one file or in several. */
 static cag_status use_snapshot(struct finder *f, const char *dir)
 {
     const char *config = arena_printf(&f->arena, "%s/config.json", dir);
@@ -175,7 +196,7 @@ static cag_status use_snapshot(struct finder *f, const char *dir)
         tried(f, dir, "neither config.json nor a GGUF file in it");
         return CAG_OK;
     }
-    if (n == 1) {
+    if (n == 1 || one_set(name, n)) {
         f->found = arena_printf(&f->arena, "%s/%s", dir, name[0]);
         return f->found ? CAG_OK : nomem(f);
     }

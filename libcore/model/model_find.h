@@ -11,5 +11,7 @@
  * was meant.  *path is heap.  CAG_E_MISSING: not there, or no hub id. */
 cag_status model_find_hub(const char *id, const char *hub, char **path,
                           cag_error *err);
+/* Is path called like one file of a GGUF in several, and no directory? */
+bool model_is_part(const char *path);
 
 #endif

@@ -103,10 +103,8 @@ static bool find(struct source *s, const char *name, struct tensor *t)
 
         if (!g)
             return false;
-        *t = (struct tensor){ g->name,      gguf_path(s->gguf),
-                              g->type,      g->n_dims,
-                              { 0 },        g->data,
-                              g->size_bytes };
+        *t = (struct tensor){ g->name, g->file, g->type,      g->n_dims,
+                              { 0 },   g->data, g->size_bytes };
         for (d = 0; d < g->n_dims; d++)
             t->dims[d] = g->dims[g->n_dims - 1 - d];
         i = (size_t)(g - gguf_tensor_at(s->gguf, 0));
@@ -349,7 +347,8 @@ static cag_status all_used(struct source *s)
             continue;
         sniff_printable(shown, sizeof shown, name, strlen(name));
         return cag_fail(s->err, CAG_E_UNSUPPORTED,
-                        s->gguf ? gguf_path(s->gguf) : st_at(s->st, i)->file,
+                        s->gguf ? gguf_tensor_at(s->gguf, i)->file
+                                : st_at(s->st, i)->file,
                         -1,
                         "tensor %s has no place in a model of "
                         "architecture %s with %d layers",

@@ -425,6 +425,77 @@ static void survives_oom(void **state)
     gm_free(&m);
 }
 
+/* A model in two files, written below dir. */
+static void put_parts(const char *dir, char path[2][128])
+{
+    for (int i = 0; i < 2; i++) {
+        struct gm m;
+        FILE *f;
+
+        gm_init(&m);
+        if (i == 0)
+            gm_kv_str(&m, "general.architecture", "llama");
+        gm_kv_u32(&m, "split.no", (uint32_t)i);
+        gm_kv_u32(&m, "split.count", 2);
+        gm_kv_u32(&m, "split.tensors.count", 3);
+        gm_tensor(&m, i ? "a" : "b", GGUF_F32, 8, 0);
+        if (i)
+            gm_tensor(&m, "c", GGUF_F32, 8, 2);
+        gm_finish(&m);
+        snprintf(path[i], sizeof path[i], "%s/m-%05d-of-00002.gguf", dir,
+                 i + 1);
+        f = fopen(path[i], "wb");
+        assert_non_null(f);
+        assert_int_equal(fwrite(m.file.data, 1, m.file.size, f), m.file.size);
+        fclose(f);
+        gm_free(&m);
+    }
+}
+
+/* Both files are read whichever is named, and every allocation may fail. */
+static void parts(void **state)
+{
+    char dir[] = "/tmp/cag-gguf-XXXXXX", path[2][128];
+    cag_error err = CAG_ERROR_INIT;
+    struct gguf *g = NULL;
+    int64_t live = mem_live();
+    int no, count;
+
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    put_parts(dir, path);
+    for (int i = 0; i < 2; i++) {
+        cag_status st = CAG_E_NOMEM;
+        int64_t n = 1;
+
+        for (; st == CAG_E_NOMEM; n++) {
+            mem_fault(n, false);
+            st = gguf_open(path[i], &g, &err);
+            mem_fault(0, false);
+            assert_true(st == CAG_E_NOMEM ? mem_live() == live : !st);
+        }
+        assert_true(n > 5);
+        assert_int_equal(gguf_n_file(g), 2);
+        assert_string_equal(gguf_file(g, 1), path[1]);
+        assert_string_equal(gguf_path(g), path[0]);
+        assert_int_equal(gguf_n_tensor(g), 3);
+        assert_string_equal(gguf_find_tensor(g, "c")->file, path[1]);
+        assert_string_equal(gguf_find_tensor(g, "b")->file, path[0]);
+        assert_non_null(gguf_find(g, "general.architecture"));
+        gguf_close(g);
+    }
+    assert_false(gguf_part_name("-00001-of-00002.gguf", &no, &count));
+    assert_false(gguf_part_name("d/-00001-of-00002.gguf", &no, &count));
+    assert_false(gguf_part_name("m-00003-of-00002.gguf", &no, &count));
+    assert_false(gguf_part_name("m-00001-of-00001.gguf", &no, &count));
+    assert_false(gguf_part_name("m-0000x-of-00002.gguf", &no, &count));
+    assert_true(gguf_part_name("m-00002-of-00012.gguf", &no, &count));
+    assert_int_equal(no + count, 14);
+    unlink(path[0]);
+    unlink(path[1]);
+    rmdir(dir);
+}
+
 static void names_types(void **state)
 {
     int e, b;
@@ -451,7 +522,7 @@ static void opens_files(void **state)
                      CAG_OK);
     assert_int_equal(gguf_find_tensor(g, "blk.1.attn_q.weight")->type,
                      GGUF_Q4_1);
-    assert_true(gguf_file_id(g)->size_bytes > 100000);
+    assert_true(gguf_file_id(g, 0)->size_bytes > 100000);
     gguf_close(g);
     g = NULL;
     assert_int_equal(gguf_open("tests/golden/models", &g, &err), CAG_E_MISSING);
@@ -473,6 +544,7 @@ int main(void)
         cmocka_unit_test(survives_oom),
         cmocka_unit_test(names_types),
         cmocka_unit_test(opens_files),
+        cmocka_unit_test(parts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
