@@ -3,6 +3,7 @@
  * standard output or, with -o, to a file that can be continued (cag_rows).
  */
 #include <cag/tool/batch_file.h>
+#include <cag/tool/shard.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,7 @@
 
 #include "cmd/ask_common.h"
 #include "cmd/ask_lines.h"
+#include "cmd/ask_shard.h"
 #include "cmd/cli/ui.h"
 
 struct batch_io {
@@ -115,6 +117,28 @@ static int too_many(const struct ask_opts *o, const struct batch_io *io,
     return UI_BATCH_ERRORS;
 }
 
+/* The last line of a shard whose rows are all there. */
+static cag_status put_end(struct batch_io *io, const cag_batch_opts *b,
+                          const cag_batch_report *r, cag_error *err)
+{
+    char *line = NULL;
+    cag_shard s;
+    size_t n;
+    cag_status st = cag_shard_of(io->kb, b, r, &s, err);
+
+    if (!st)
+        st = cag_shard_line(&s, &line, &n, err);
+    if (!st) /* no answer: it is not to be found by --resume */
+        st = put_row(io, line, n, CAG_ROW_FAILED, err);
+    if (!st)
+        ui_note("shard %d of %d is complete: %lld of %lld rows, cache %.12s, "
+                "options %s",
+                s.shard, s.n_shard, (long long)s.n_row, (long long)s.n_input,
+                s.content_id, s.options);
+    cag_free(line);
+    return st;
+}
+
 static bool is_csv(const char *name)
 {
     size_t n = strlen(name);
@@ -141,6 +165,8 @@ static int run(const struct ask_opts *o, cag_kb *kb, struct batch_io *io)
     b.ready = line_ready;
     b.csv = is_csv(o->batch);
     b.question_field = o->question_field;
+    b.shard = o->shard;
+    b.n_shard = o->n_shard;
     if (o->resume && io->rows && cag_rows_part(io->rows))
         b.earlier = io->rows;
     ui_catch(true);
@@ -155,12 +181,16 @@ static int run(const struct ask_opts *o, cag_kb *kb, struct batch_io *io)
         return UI_OK; /* ui_close_stdout ends by the signal */
     summary(o, &r);
     bad = r.n_failed > o->max_errors || (o->fail_fast && r.n_failed);
+    if (!bad && o->n_shard && !o->dry_run && put_end(io, &b, &r, &err))
+        return err.status && !ferror(stdout) ? ui_error(&err) : UI_IOERR;
     if (io->rows && !(o->fail_fast && r.n_failed) &&
         cag_rows_end(io->rows, !bad, &err))
         return ui_error(&err);
+    if (!bad && o->n_shard && io->rows && cag_rows_part(io->rows))
+        ask_shard_retire(o->pattern, o->output, o->shard, o->n_shard);
     if (bad)
         return too_many(o, io, &r);
-    if (!r.n_row)
+    if (!r.n_input)
         ui_warn("%s: no questions", ui_clean(io->in.name));
     return UI_OK;
 }
@@ -176,8 +206,12 @@ static cag_status open_rows(const struct ask_opts *o, const cag_kb *kb,
         { cag_kb_model_path(kb), "the model" }
     };
 
-    return cag_rows_open(o->output, o->resume, keep, sizeof keep / sizeof *keep,
-                         out, err);
+    cag_status st = cag_rows_open(o->output, o->resume, keep,
+                                  sizeof keep / sizeof *keep, out, err);
+
+    return !st && o->resume && o->pattern && cag_rows_part(*out)
+               ? ask_shard_also(*out, o->pattern, o->output, err)
+               : st;
 }
 
 int ask_batch(struct ask_opts *o, cag_kb *kb)
@@ -189,6 +223,9 @@ int ask_batch(struct ask_opts *o, cag_kb *kb)
     if (ask_lines_open(&io.in, o->batch, &err))
         return ui_error(&err);
     o->n_row = ask_lines_count(&io.in);
+    if (o->n_shard)
+        o->n_row = (o->n_row + (uint64_t)(o->n_shard - 1 - o->shard)) /
+                   (uint64_t)o->n_shard;
     if (o->output && !o->dry_run && open_rows(o, kb, &io.rows, &err))
         status = ui_error(&err);
     if (!status)

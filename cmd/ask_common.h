@@ -19,6 +19,8 @@ struct ask_opts {
     const char *batch, *output, *question_field;
     cag_row_format format;
     int parallel;
+    const char *pattern; /* of a shard's output */
+    int shard, n_shard;  /* n_shard 0: all rows */
     bool resume, unordered, fail_fast, dry_run;
     int64_t max_errors;
     uint64_t n_row; /* of the input, as far as it is known */

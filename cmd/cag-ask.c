@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "cmd/ask_common.h"
+#include "cmd/ask_shard.h"
 #include "cmd/cli/engine_opts.h"
 #include "cmd/cli/opt.h"
 #include "cmd/cli/places.h"
@@ -21,7 +22,8 @@ static const char *const supports[] = { "none", "weak", "strong", NULL };
 static const char *const formats[] = { "auto", "text", "jsonl", NULL };
 
 static struct {
-    const char *model, *file, *batch, *output, *log, *from, *question_field;
+    const char *model, *file, *batch, *output, *log, *from, *question_field,
+        *shard;
     struct engine_cli engine;
     struct opt_list stop;
     int stale, verify, format, parallel, top_k, evidence_format, require;
@@ -62,6 +64,8 @@ static const opt_spec specs[] = {
             "bad rows of a batch that are no failure"),
     OPT_STR(0, "question-field", &o.question_field, "NAME", NULL,
             "the question's name in a row (question)"),
+    OPT_STR(0, "shard", &o.shard, "I/N", NULL,
+            "only the rows I modulo N; auto: of a Slurm or Kubernetes task"),
     OPT_FLAG(0, "fail-fast", &o.fail_fast, "stop at the first bad row"),
     OPT_CHOICE(0, "output-format", &o.format, formats, NULL,
                "rows of a batch; auto: as the input"),
@@ -168,6 +172,12 @@ static void fill(struct ask_opts *a)
     a->batch = o.batch;
     a->question_field = o.question_field;
     a->output = o.output && strcmp(o.output, "-") ? o.output : NULL;
+    if (o.shard) {
+        ask_shard_parse(o.shard, &a->shard, &a->n_shard);
+        a->pattern = a->output;
+        if (a->output)
+            a->output = ask_shard_name(a->output, a->shard, a->n_shard);
+    }
     a->format = o.batch && o.json ? CAG_ROWS_JSON : (cag_row_format)o.format;
     a->parallel = o.parallel;
     a->resume = o.resume;
@@ -260,9 +270,12 @@ static void check_usage(char **word)
         opt_fail("--json and --output-format text exclude each other");
     if (!o.batch &&
         (o.output || o.resume || o.unordered || o.fail_fast || o.parallel ||
-         o.format || o.max_errors || o.question_field))
+         o.format || o.max_errors || o.question_field || o.shard))
         opt_fail("-o, -j, --resume, --unordered, --fail-fast, --max-errors, "
-                 "--question-field and --output-format belong to --batch");
+                 "--question-field, --shard and --output-format belong to "
+                 "--batch");
+    if (o.shard && o.format == CAG_ROWS_TEXT)
+        opt_fail("--shard needs rows as JSON: --output-format jsonl");
     if (o.resume && (!o.output || !strcmp(o.output, "-")))
         opt_fail("--resume needs -o FILE");
     if (o.resume && o.unordered)

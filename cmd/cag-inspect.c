@@ -16,7 +16,7 @@
 static struct {
     const char *model, *template_file, *messages;
     bool json, list, sources, text, tokens, prompt, ids, test, check, diff,
-        tensors, digest, devices, parse_special, think;
+        tensors, digest, devices, parse_special, think, shards;
     int n_thread;
 } o;
 
@@ -29,6 +29,8 @@ static const opt_spec specs[] = {
     OPT_FLAG(0, "diff", &o.diff, "how two caches differ"),
     OPT_FLAG(0, "json", &o.json, "as JSON"),
     OPT_MORE,
+    OPT_FLAG(0, "shards", &o.shards,
+             "is a batch of many runs complete, each row once?"),
     OPT_FLAG(0, "tokens", &o.tokens, "its tokens"),
     OPT_FLAG(0, "digest", &o.digest, "the content id"),
     OPT_FLAG(0, "tensors", &o.tensors, "shapes and sections"),
@@ -60,6 +62,7 @@ static const opt_usage usage = { "cag-inspect",
                                  "[options] FILE.kvc...\n"
                                  "-l [DIR...]\n"
                                  "--diff A.kvc B.kvc\n"
+                                 "--shards 'answers.*.jsonl'\n"
                                  "--ids -m MODEL [FILE...]\n"
                                  "--prompt -m MODEL [--messages FILE.json]",
                                  "show and verify caches",
@@ -236,7 +239,7 @@ int main(int argc, char **argv)
         return ui_close_stdout(UI_OK);
     }
     if (o.list + o.diff + o.ids + o.prompt + o.devices + o.test + o.check +
-            o.sources + o.text + o.tokens + o.digest + o.tensors >
+            o.sources + o.text + o.tokens + o.digest + o.tensors + o.shards >
         1)
         opt_fail("one view at a time");
     if ((o.prompt || o.devices) && file[0])
@@ -250,6 +253,8 @@ int main(int argc, char **argv)
         status = show_ids(file);
     else if (o.prompt)
         status = show_prompt();
+    else if (o.shards)
+        status = inspect_shards(file, o.json);
     else if (o.devices)
         inspect_devices(o.json);
     else if (!file[0])

@@ -18,6 +18,8 @@ void inspect_sound(const cag_kvc *k); /* JSON, after a full check */
 void inspect_devices(bool json);
 /* One line per cache found below each word; returns the exit status. */
 int inspect_list(char **word, const cag_places *places, bool json);
+/* Files of a batch that was spread over many runs; the exit status. */
+int inspect_shards(char **word, bool json);
 int inspect_diff(const cag_kvc *a, const cag_kvc *b, bool json);
 
 #endif

@@ -47,6 +47,9 @@ typedef struct cag_batch_opts {
     bool (*ready)(void *ctx);
     bool csv; /* the input is CSV with a header, not text or JSON           */
     const char *question_field; /* its name in a row; NULL: "question"      */
+    /* Answer only the rows whose number, from 0, is shard modulo n_shard; 0:
+     * all.  Rows must be JSON. */
+    int shard, n_shard;
 } cag_batch_opts;
 CAG_API void cag_batch_opts_init_size(cag_batch_opts *o, size_t size);
 static inline void cag_batch_opts_init(cag_batch_opts *o)
@@ -55,14 +58,16 @@ static inline void cag_batch_opts_init(cag_batch_opts *o)
 }
 
 typedef struct cag_batch_report {
-    int64_t n_row;          /* rows read                              */
+    int64_t n_row;          /* rows read, of this shard               */
     int64_t n_ok, n_failed; /* rows put out                           */
     int64_t n_resumed;      /* of n_ok: from an earlier run           */
     int64_t n_withheld;     /* of n_ok: for want of evidence          */
     int64_t n_generated;    /* tokens of answers computed now ...     */
     int64_t n_prompt;       /* ... and of their questions             */
     double seconds;
-    uint64_t reserved[3];
+    int64_t n_input;       /* rows read, those of other shards too   */
+    uint64_t input_digest; /* n_shard: 8 bytes of their SHA-256      */
+    uint64_t reserved[1];
 } cag_batch_report;
 
 /* The next line of input without its newline, valid until the next call; NULL

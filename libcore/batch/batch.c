@@ -23,6 +23,7 @@
 #include "ask/support.h"
 #include "util/clock.h"
 #include "util/error.h"
+#include "util/hash.h"
 #include "util/mem.h"
 #include "util/note.h"
 #include "util/sized.h"
@@ -54,6 +55,7 @@ struct batch {
     bool torn; /* the output itself failed             */
     struct known known;
     struct csv csv;
+    struct sha256 input; /* of all rows, for a shard                */
 };
 
 /* ------------------------------------------------------------------ rows */
@@ -285,6 +287,10 @@ static cag_status take_format(struct batch *b, const char *text, size_t size,
         return cag_fail(err, CAG_E_USAGE, b->o->name, -1,
                         "--evidence needs rows as JSON: add "
                         "--output-format jsonl");
+    if (b->o->n_shard && !b->jsonl_out)
+        return cag_fail(err, CAG_E_USAGE, b->o->name, -1,
+                        "--shard needs rows as JSON: add "
+                        "--output-format jsonl");
     return b->o->csv ? CAG_OK : refuse_document(b, text, size, err);
 }
 
@@ -303,6 +309,18 @@ static cag_status warn_same_id(struct batch *b, const struct slot *s,
              b->o->name ? b->o->name : "", b->o->name ? ": " : "",
              (long long)s->row.line, (long long)first);
     return st;
+}
+
+/* Count a row that was read; is it one of this shard's? */
+static bool is_ours(struct batch *b, const char *text, size_t size)
+{
+    int64_t n = b->r->n_input++;
+
+    if (!b->o->n_shard)
+        return true;
+    sha256_update(&b->input, text, size);
+    sha256_update(&b->input, "\n", 1);
+    return n % b->o->n_shard == b->o->shard;
 }
 
 /* Read rows until enough are running or the window is full. */
@@ -330,6 +348,8 @@ static cag_status fill(struct batch *b, cag_error *err)
         }
         if (!b->know_format && !why.status)
             st = take_format(b, text, size, err);
+        if (!st && !is_ours(b, text, why.status ? 0 : size))
+            continue;
         if (!st && why.status)
             row_unreadable(&s->row, line, &why);
         else if (!st)
@@ -426,15 +446,21 @@ static void give_rest(struct batch *b)
 
 static cag_status set_up(struct batch *b, cag_error *err)
 {
-    cag_status st =
-        crew_init(&b->crew, b->kb, b->o->parallel, 0, b->params.max_tok, err);
+    cag_status st;
 
+    if (b->o->n_shard && (b->o->shard < 0 || b->o->shard >= b->o->n_shard))
+        return cag_fail(err, CAG_E_USAGE, NULL, -1,
+                        "shard %d of %d: expected 0 to %d", b->o->shard,
+                        b->o->n_shard, b->o->n_shard - 1);
+    st = crew_init(&b->crew, b->kb, b->o->parallel, 0, b->params.max_tok, err);
     if (st)
         return st;
     b->n_slot = b->crew.most;
     b->slot = mem_alloc_array((size_t)b->n_slot, sizeof *b->slot);
-    return b->slot ? known_init(&b->known, b->o->earlier, err)
-                   : cag_fail_nomem(err, "batch");
+    if (!b->slot)
+        return cag_fail_nomem(err, "batch");
+    st = b->o->n_shard ? sha256_init(&b->input, err) : CAG_OK;
+    return st ? st : known_init(&b->known, b->o->earlier, err);
 }
 
 void cag_batch_opts_init_size(cag_batch_opts *o, size_t size)
@@ -481,6 +507,13 @@ cag_status cag_kb_batch(cag_kb *kb, const cag_batch_opts *given, cag_line_fn in,
     mem_free(b.slot);
     known_release(&b.known);
     csv_release(&b.csv);
+    if (!st && b.input.ctx) {
+        uint8_t digest[SHA256_SIZE];
+
+        sha256_final(&b.input, digest);
+        memcpy(&r->input_digest, digest, sizeof r->input_digest);
+    }
+    sha256_release(&b.input);
     r->n_prompt = b.crew.n_prompt;
     r->n_generated = b.crew.n_generated;
     crew_release(&b.crew);

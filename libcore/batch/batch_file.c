@@ -31,7 +31,6 @@
 #include "util/trust.h"
 
 #define READ_BYTES ((size_t)64 << 10)
-#define MAX_LINE   ((size_t)64 << 20)
 #define TRIES      100
 #define ROW_BEGIN  "{\"schema\":1,"
 
@@ -46,10 +45,8 @@ struct cag_rows {
     uint64_t end;       /* where PATH.part goes on                  */
     struct file_out copy;
     struct buf scratch;
-    struct {
-        int fd;
-        uint64_t size;
-    } earlier[2];
+    int path_fd;             /* PATH, to resume; or -1                  */
+    struct earlier *earlier; /* PATH.part, PATH, other shards           */
 };
 
 /* ------------------------------------------------------------------- open */
@@ -135,34 +132,6 @@ static cag_status open_part(cag_rows *r, cag_error *err)
                     "other runs come and go under this name");
 }
 
-/* The end of the last whole row of fd. */
-static cag_status whole_rows(int fd, const char *path, uint64_t *size,
-                             cag_error *err)
-{
-    char part[4096];
-    struct stat s;
-
-    if (fstat(fd, &s) != 0)
-        return cag_fail_sys(err, CAG_E_IO, errno, path, "cannot read");
-    *size = (uint64_t)s.st_size;
-    while (*size > 0) {
-        size_t n = *size < sizeof part ? (size_t)*size : sizeof part;
-        ssize_t got = pread(fd, part, n, (off_t)(*size - n));
-        const char *nl;
-
-        if (got != (ssize_t)n)
-            return cag_fail_sys(err, CAG_E_IO, got < 0 ? errno : EIO, path,
-                                "cannot read");
-        nl = memrchr(part, '\n', n);
-        if (nl) {
-            *size -= n - (size_t)(nl + 1 - part);
-            return CAG_OK;
-        }
-        *size -= n;
-    }
-    return CAG_OK;
-}
-
 /* A file without one whole row: is it a row that was torn? */
 static cag_status check_torn(const cag_rows *r, cag_error *err)
 {
@@ -176,20 +145,23 @@ static cag_status check_torn(const cag_rows *r, cag_error *err)
 
 static cag_status find_earlier(cag_rows *r, cag_error *err)
 {
-    cag_status st = whole_rows(r->fd, r->part, &r->old, err);
+    uint64_t size = 0;
+    cag_status st = earlier_whole(r->fd, r->part, &r->old, err);
 
     if (!st && !r->old)
         st = check_torn(r, err);
     if (st)
         return st;
-    r->earlier[0].fd = r->fd;
-    r->earlier[0].size = r->old;
-    r->earlier[1].fd = open(r->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (r->earlier[1].fd < 0)
+    st = earlier_add(r->earlier, r->part, r->fd, r->old, err);
+    if (st)
+        return st;
+    r->path_fd = open(r->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (r->path_fd < 0)
         return errno == ENOENT
                    ? CAG_OK
                    : cag_fail_sys(err, CAG_E_IO, errno, r->path, "cannot read");
-    return whole_rows(r->earlier[1].fd, r->path, &r->earlier[1].size, err);
+    st = earlier_whole(r->path_fd, r->path, &size, err);
+    return st ? st : earlier_add(r->earlier, r->path, r->path_fd, size, err);
 }
 
 /* PATH and PATH.part are none of the files that are read. */
@@ -275,10 +247,11 @@ cag_status cag_rows_open(const char *path, bool resume,
 
     if (!r)
         return cag_fail_nomem(err, "rows");
-    r->fd = r->copy.fd = r->earlier[0].fd = r->earlier[1].fd = -1;
+    r->fd = r->copy.fd = r->path_fd = -1;
+    r->earlier = mem_zalloc(sizeof *r->earlier);
     /* what /dev/stdout links to may be no path at all */
     r->path = device ? mem_strdup(path) : file_follow(path);
-    if (!r->path) {
+    if (!r->path || !r->earlier) {
         st = cag_fail_nomem(err, "path");
     } else if (there && S_ISDIR(s.st_mode)) {
         st = cag_fail(err, CAG_E_CREATE, path, -1, "is a directory");
@@ -422,7 +395,7 @@ static cag_status take_copy(cag_rows *r, cag_error *err)
     }
     close(r->fd);
     r->fd = fd;
-    r->earlier[0].fd = -1;
+    earlier_release(r->earlier); /* its first descriptor is gone */
     r->mode = ROWS_APPEND;
     return CAG_OK;
 }
@@ -447,8 +420,11 @@ void cag_rows_close(cag_rows *r)
     if (!r)
         return;
     file_out_abort(&r->copy);
-    if (r->earlier[1].fd >= 0)
-        close(r->earlier[1].fd);
+    if (r->earlier)
+        earlier_release(r->earlier);
+    mem_free(r->earlier);
+    if (r->path_fd >= 0)
+        close(r->path_fd);
     if (r->fd >= 0)
         close(r->fd);
     buf_free(&r->scratch);
@@ -459,70 +435,31 @@ void cag_rows_close(cag_rows *r)
 
 /* ---------------------------------------------------------------- earlier */
 
-/* Lines of one file; at = offset * 2 + file. */
-static cag_status each_line(const cag_rows *r, int file, rows_line_fn fn,
-                            void *ctx, cag_error *err)
-{
-    struct buf b = BUF_INIT;
-    uint64_t start = 0, size = r->earlier[file].size;
-    bool skip = false; /* in a line that is too long */
-    cag_status st = CAG_OK;
-
-    while (!st && start + b.size < size) {
-        char *p = buf_reserve(&b, READ_BYTES);
-        size_t used = 0, seen = b.size;
-        ssize_t got = p ? pread(r->earlier[file].fd, p, READ_BYTES,
-                                (off_t)(start + b.size))
-                        : 0;
-        const char *nl;
-
-        if (!p)
-            st = cag_fail_nomem(err, "rows to resume");
-        else if (got <= 0)
-            st = cag_fail_sys(err, CAG_E_IO, got < 0 ? errno : EIO,
-                              file ? r->path : r->part, "cannot read");
-        if (st)
-            break;
-        b.size += (size_t)got;
-        while (!st && (nl = memchr(b.data + seen, '\n', b.size - seen))) {
-            size_t n = (size_t)(nl - b.data) - used;
-
-            if (!skip)
-                st = fn(ctx, b.data + used, n,
-                        (start + used) << 1 | (unsigned)file, err);
-            skip = false;
-            used = seen = used + n + 1;
-        }
-        if (b.size - used > MAX_LINE) {
-            skip = true;
-            used = b.size;
-        }
-        memmove(b.data, b.data + used, b.size - used);
-        buf_truncate(&b, b.size - used);
-        start += used;
-    }
-    buf_free(&b);
-    return st;
-}
-
-cag_status rows_each(const cag_rows *r, rows_line_fn fn, void *ctx,
+cag_status rows_each(const cag_rows *r, earlier_line_fn fn, void *ctx,
                      cag_error *err)
 {
-    cag_status st = CAG_OK;
-
-    for (int i = 0; i < 2 && !st; i++)
-        st = each_line(r, i, fn, ctx, err);
-    return st;
+    return earlier_each(r->earlier, fn, ctx, err);
 }
 
 bool rows_read(const cag_rows *r, uint64_t at, size_t size, struct buf *b)
 {
-    char *p = buf_reserve(b, size);
+    return earlier_read(r->earlier, at, size, b);
+}
 
-    if (!p || pread(r->earlier[at & 1].fd, p, size, (off_t)(at >> 1)) !=
-                  (ssize_t)size)
-        return false;
-    b->size += size;
-    b->data[b->size] = 0;
-    return true;
+/* Rows of a sibling are believed as those of PATH.part are: if nobody else can
+ * have put the file there. */
+cag_status cag_rows_also(cag_rows *r, const char *path, cag_error *err)
+{
+    struct stat s;
+    uint64_t size = 0;
+    cag_status st = CAG_OK;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
+
+    if (fd >= 0 && fstat(fd, &s) == 0 && S_ISREG(s.st_mode) &&
+        trust_owner(&s) && earlier_whole(fd, path, &size, NULL) == CAG_OK &&
+        size)
+        st = earlier_add(r->earlier, path, -1, size, err);
+    if (fd >= 0)
+        close(fd);
+    return st;
 }

@@ -6,18 +6,13 @@
 
 #include <cag/tool/batch_file.h>
 
-#include "util/buf.h"
+#include "batch/batch_earlier.h"
 
 /* CAG_E_CREATE: what PATH.part holds was not written by a batch. */
 cag_status rows_foreign(const cag_rows *r, cag_error *err);
-/* Called with each whole line, without its newline; at names it for
- * rows_read.  Lines longer than 64 MiB are passed over. */
-typedef cag_status (*rows_line_fn)(void *ctx, const char *line, size_t size,
-                                   uint64_t at, cag_error *err);
-/* Every line of PATH.part, then of PATH; memory for one line at a time. */
-cag_status rows_each(const cag_rows *r, rows_line_fn fn, void *ctx,
+/* earlier_each, earlier_read: of PATH.part, PATH and the files added. */
+cag_status rows_each(const cag_rows *r, earlier_line_fn fn, void *ctx,
                      cag_error *err);
-/* Put that line, again, into b; false if it cannot be had. */
 bool rows_read(const cag_rows *r, uint64_t at, size_t size, struct buf *b);
 
 #endif

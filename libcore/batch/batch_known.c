@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "batch/batch_shard.h"
 #include "util/hash.h"
 #include "util/mem.h"
 
@@ -49,13 +50,17 @@ static bool put_row_identity(struct buf *b, const jv *row, const char *text,
     return q && key && put_identity(b, q, n, key, row, text, size);
 }
 
-/* An answer, or the error of a bad row. */
+/* An answer, the error of a bad row, or the end of a shard without rows. */
 static bool is_row(const jv *row)
 {
+    cag_shard end;
+
     return jv_type(row) == JV_OBJECT &&
-           (jv_get(row, "answer") ? jv_get_str(row, "options", NULL) != NULL
-                                  : jv_get(row, "error") &&
-                                        jv_type(jv_get(row, "line")) == JV_INT);
+           (shard_read(row, &end) ||
+            (jv_get(row, "answer")
+                 ? jv_get_str(row, "options", NULL) != NULL
+                 : jv_get(row, "error") &&
+                       jv_type(jv_get(row, "line")) == JV_INT));
 }
 
 /* One line of the earlier output.  PATH.part begins with a row, or is no file

@@ -32,6 +32,9 @@ typedef struct cag_rows_keep {
 cag_status cag_rows_open(const char *path, bool resume,
                          const cag_rows_keep *keep, int n_keep, cag_rows **out,
                          cag_error *err);
+/* With resume: take rows of this file, too, one of another shard; a file that
+ * is not there, is a link or another user's is passed over. */
+cag_status cag_rows_also(cag_rows *r, const char *path, cag_error *err);
 /* One row with its newline.  Errors: CAG_E_IO, CAG_E_NOMEM. */
 cag_status cag_rows_put(cag_rows *r, const char *row, size_t size,
                         cag_row_kind kind, cag_error *err);
