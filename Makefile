@@ -58,9 +58,10 @@ CORE_LIBS = -lzstd -lcrypto -lxxhash -lyaml -lpcre2-8 -lutf8proc -ljansson \
 
 LIB_SRC  := $(filter-out %_cuda.c,$(wildcard libcore/*/*.c libcore/*/*/*.c kernels/*.c kernels/*/*.c))
 LIB_OBJ  := $(LIB_SRC:%.c=$(B)/obj/%.o)
-CMD_ALL  := $(wildcard cmd/*.c cmd/cli/*.c)
+CMD_ALL  := $(wildcard cmd/*.c cmd/cli/*.c cmd/serve/*.c)
 TOOLS    := $(patsubst cmd/%.c,%,$(wildcard cmd/cag-*.c))
-CMD_OBJ  := $(patsubst %.c,$(B)/obj/%.o,$(filter-out cmd/cag-%.c,$(CMD_ALL)))
+CMD_OBJ  := $(patsubst %.c,$(B)/obj/%.o,$(filter-out cmd/cag-%.c cmd/serve/%.c,$(CMD_ALL)))
+SERVE_OBJ := $(patsubst %.c,$(B)/obj/%.o,$(filter cmd/serve/%.c,$(CMD_ALL)))
 UNIT_SRC := $(wildcard tests/unit/test_*.c tests/kernels/test_*.c \
               tests/model/test_*.c tests/fault/test_*.c)
 UNIT_BIN := $(patsubst tests/%.c,$(B)/tests/%,$(UNIT_SRC))
@@ -136,20 +137,31 @@ $(B)/libcmd.a: $(CMD_OBJ)
 	$(say) AR $@
 	$(Q)rm -f $@ && ar rcs $@ $^
 
+# the parts of cag-serve, the only program that opens a socket
+$(B)/libserve.a: $(SERVE_OBJ)
+	$(say) AR $@
+	$(Q)rm -f $@ && ar rcs $@ $^
+
 LIBS_cag-ask = -ledit
+LIBS_cag-serve = -levent_extra -levent_core
+$(B)/cag-serve: $(B)/libserve.a
 
 $(B)/cag-%: $(B)/obj/cmd/cag-%.o $(B)/libcmd.a $(B)/libcag.a
 	$(say) LD $@
-	$(Q)$(CC) $(CFLAGS) $(SAN) $(HARDEN_LD) $(LDFLAGS) -o $@ $^ $(CORE_LIBS) $(LIBS_$(@F))
+	$(Q)$(CC) $(CFLAGS) $(SAN) $(HARDEN_LD) $(LDFLAGS) -o $@ $(filter %.o,$^) \
+	    $(filter %libserve.a,$^) $(filter %libcmd.a,$^) $(filter %libcag.a,$^) \
+	    $(CORE_LIBS) $(LIBS_$(@F))
 
 # the tests of cmd/ see its objects, but no program's main
+$(B)/tests/unit/test_serve_api $(B)/tests/unit/test_serve_keys: $(B)/libserve.a
 $(B)/tests/unit/test_opt $(B)/tests/unit/test_ui $(B)/tests/unit/test_ask $(B)/tests/unit/test_bench_axes: $(B)/libcmd.a
 
 $(B)/tests/%: $(B)/obj/tests/%.o $(B)/libcag.a
 	@mkdir -p $(@D)
 	$(say) LD $@
 	$(Q)$(CC) $(CFLAGS) $(SAN) $(LDFLAGS) -o $@ $(filter %.o,$^) \
-	    $(filter %libcmd.a,$^) $(filter %libcag.a,$^) -lcmocka $(CORE_LIBS)
+	    $(filter %libserve.a,$^) $(filter %libcmd.a,$^) $(filter %libcag.a,$^) \
+	    -lcmocka $(CORE_LIBS)
 
 tests: $(UNIT_BIN) $(B)/check_cuda $(SHIM_PLUGIN) ## build the test programs
 
@@ -374,7 +386,7 @@ demo: deps model ## build a cache from a text, ask it; MODEL=PATH for another mo
 
 format: ## clang-format all sources
 	clang-format -i $(wildcard include/*.h include/cag/*.h include/cag/*/*.h libcore/*/*.[ch] libcore/*/*/*.[ch] \
-	    kernels/*.[ch] kernels/*/*.[ch] cmd/*.[ch] cmd/cli/*.[ch] tests/*/*.[ch])
+	    kernels/*.[ch] kernels/*/*.[ch] cmd/*.[ch] cmd/*/*.[ch] tests/*/*.[ch])
 
 compdb: ## compile_commands.json for editors
 	@$(MAKE) -Bn V=1 all tests | perl tests/tools/compdb.pl > compile_commands.json

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "cmd/cli/opt.h"
 #include "cmd/cli/ui.h"
@@ -94,6 +95,29 @@ const cag_places *places_get(void)
 const char *places_plugin(void)
 {
     return env("CAG_CUDA_PLUGIN");
+}
+
+/* A number from 1 on, or 0. */
+static int env_number(const char *name)
+{
+    const char *v = env(name);
+    char *end;
+    long n = v ? strtol(v, &end, 10) : 0;
+
+    return v && !*end && n > 0 && n <= INT_MAX ? (int)n : 0;
+}
+
+int places_listen_fds(int *first)
+{
+    int n = env_number("LISTEN_FDS");
+
+    *first = 3; /* what systemd begins with: sd_listen_fds(3) */
+    if (env_number("LISTEN_PID") != (int)getpid())
+        n = 0;
+    unsetenv("LISTEN_FDS");
+    unsetenv("LISTEN_PID");
+    unsetenv("LISTEN_FDNAMES");
+    return n;
 }
 
 const char *places_history(void)

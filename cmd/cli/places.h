@@ -14,6 +14,9 @@ const char *places_plugin(void);
 /* The file of questions typed earlier, in a directory that is made on first
  * use; NULL where there can be none. */
 const char *places_history(void);
+/* Sockets that systemd opened for this process (LISTEN_FDS, LISTEN_PID): their
+ * number, in a row from *first; the variables are removed. */
+int places_listen_fds(int *first);
 /* SOURCE_DATE_EPOCH if set (else -1), and the clock. */
 int64_t places_epoch(void);
 int64_t places_now(void);

@@ -2,13 +2,14 @@
  * ask.c - one question at a time: from the clean prefix, or in a
  * conversation.
  */
+#include "ask/ask.h"
+
 #include <string.h>
 
 #include "ask/kb.h"
 #include "ask/support.h"
 #include "ask/turn.h"
 #include "util/error.h"
-#include "util/json.h"
 #include "util/mem.h"
 #include "util/text.h"
 
@@ -162,9 +163,9 @@ static bool add_turn(jv *messages, const char *role, const char *text,
     return false;
 }
 
-/* The last question that was answered, or NULL. */
-static const cag_text *question_before(const jv *messages, cag_text *out)
+const cag_text *chat_question_before(const cag_chat *c, cag_text *out)
 {
+    const jv *messages = c->messages;
     size_t n = jv_count(messages);
 
     if (n < 2)
@@ -184,8 +185,26 @@ static cag_status check_turn(cag_chat *c, const char *question, size_t size,
 
     if (!support_is_asked(p))
         return CAG_OK;
-    return cag_answer_check(c->kb, &q, question_before(c->messages, &before), p,
-                            out, err);
+    return cag_answer_check(c->kb, &q, chat_question_before(c, &before), p, out,
+                            err);
+}
+
+cag_status chat_next(const cag_chat *c, const char *question, size_t size,
+                     jv **out, cag_error *err)
+{
+    jv *turns = c->messages ? jv_copy(c->messages) : jv_new_array();
+
+    if (!turns || !add_turn(turns, "user", question, size)) {
+        jv_free(turns);
+        return cag_fail_nomem(err, "conversation");
+    }
+    *out = turns;
+    return CAG_OK;
+}
+
+size_t chat_n_turn(const cag_chat *c)
+{
+    return jv_count(c->messages);
 }
 
 cag_status cag_chat_ask(cag_chat *c, const char *question, size_t size,
@@ -208,11 +227,9 @@ cag_status cag_chat_ask(cag_chat *c, const char *question, size_t size,
         return cag_fail(err, CAG_E_FORMAT, NULL, (int64_t)bad,
                         "the question is not valid UTF-8 (byte %zu)", bad);
     /* what the conversation will be once this turn has succeeded */
-    turns = c->messages ? jv_copy(c->messages) : jv_new_array();
-    if (!turns || !add_turn(turns, "user", question, size)) {
-        st = cag_fail_nomem(err, "conversation");
-        goto out;
-    }
+    st = chat_next(c, question, size, &turns, err);
+    if (st)
+        return st;
     if (jv_count(c->messages) == 0) {
         st = prompt_question_encode(&c->kb->tail, c->kb->tok, question, size,
                                     p.think, &ids, err);
@@ -241,7 +258,6 @@ cag_status cag_chat_ask(cag_chat *c, const char *question, size_t size,
         c->messages = turns;
         turns = NULL;
     }
-out:
     jv_free(turns);
     cag_ids_free(&ids);
     return st;

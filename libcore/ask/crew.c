@@ -98,13 +98,13 @@ static bool is_own_error(cag_status st)
 static const struct crew_member *find_twin(const struct crew *c,
                                            const struct crew_member *m)
 {
-    if (m->params->sampling.temperature > 0 || m->fn)
+    if (m->params->sampling.temperature > 0 || m->fn || m->turns)
         return NULL;
     for (int i = 0; i < c->n_member; i++) {
         const struct crew_member *t = c->member[i];
 
-        if (t->state == CREW_RUNNING && !t->fn && t->size == m->size &&
-            !memcmp(t->question, m->question, m->size) &&
+        if (t->state == CREW_RUNNING && !t->fn && !t->turns &&
+            t->size == m->size && !memcmp(t->question, m->question, m->size) &&
             !strcmp(t->key, m->key))
             return t;
     }
@@ -118,7 +118,10 @@ static cag_status prepare(struct crew *c, struct crew_member *m, cag_error *err)
     cag_ids ids = CAG_IDS_INIT;
     cag_status st = kb_check_files(kb, err);
 
-    if (!st)
+    if (!st && m->turns)
+        st = prompt_chat_encode(&kb->tail, kb->tok, m->turns, m->params->think,
+                                &ids, err);
+    else if (!st)
         st = prompt_question_encode(&kb->tail, kb->tok, m->question, m->size,
                                     m->params->think, &ids, err);
     if (!st) {
@@ -151,6 +154,22 @@ cag_status crew_add(struct crew *c, struct crew_member *m, cag_error *err)
     }
     c->member[c->n_member++] = m;
     return CAG_OK;
+}
+
+void crew_leave(struct crew *c, struct crew_member *m)
+{
+    int n = 0;
+
+    if (m->state == CREW_RUNNING) {
+        turn_release(&m->turn);
+        c->n_running--;
+    }
+    m->state = CREW_DONE;
+    cag_fail(&m->error, CAG_E_CANCELLED, NULL, -1, "cancelled");
+    for (int i = 0; i < c->n_member; i++)
+        if (c->member[i] != m)
+            c->member[n++] = c->member[i];
+    c->n_member = n;
 }
 
 /* ---------------------------------------------------------------- stepping */

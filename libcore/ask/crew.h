@@ -13,6 +13,7 @@
 #define ASK_CREW_H
 
 #include "ask/turn.h"
+#include "util/json.h"
 
 enum crew_state { CREW_NEW, CREW_RUNNING, CREW_WAITING, CREW_DONE };
 
@@ -21,6 +22,8 @@ enum crew_state { CREW_NEW, CREW_RUNNING, CREW_WAITING, CREW_DONE };
 struct crew_member {
     const char *question; /* [size] */
     size_t size;
+    const jv *turns; /* a conversation that ends with the question, or NULL: it
+                        is the first                                       */
     const cag_ask_params *params; /* checked by turn_params                 */
     char key[17];                 /* row_options_key of params              */
     cag_text_fn fn;               /* may be NULL                            */
@@ -62,6 +65,9 @@ bool crew_has_room(const struct crew *c);
  * CAG_E_USAGE) is done at once, with its error; what is returned is an error
  * that ends them all. */
 cag_status crew_add(struct crew *c, struct crew_member *m, cag_error *err);
+/* Give up one that runs or waits: it is done, with CAG_E_CANCELLED and no
+ * answer.  Not one that another waits for (those without fn). */
+void crew_leave(struct crew *c, struct crew_member *m);
 /* Read the questions that were not read yet, then give each that runs its next
  * tokens; those that end are done. */
 cag_status crew_step(struct crew *c, cag_error *err);

@@ -9,7 +9,7 @@ setup() {
     export HOME="$BATS_TEST_TMPDIR" LC_ALL=C.UTF-8
     unset "${!CAG_@}" "${!XDG_@}"
     man="$BATS_TEST_DIRNAME/../../man"
-    tools="cag-ask cag-bench cag-build cag-inspect"
+    tools="cag-ask cag-bench cag-build cag-inspect cag-serve"
     cd "$BATS_TEST_TMPDIR" || return 1
     mkdir dir && : >a.kvc && : >"b c.kvc" && : >notes.md
 }

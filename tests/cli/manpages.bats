@@ -77,4 +77,5 @@ run_page() {
 @test "cag-ask(1)"     { run_page cag-ask.1; }
 @test "cag-inspect(1)" { run_page cag-inspect.1; }
 @test "cag-bench(1)"   { run_page cag-bench.1; }
+@test "cag-serve(1)"   { run_page cag-serve.1; }
 @test "cag(7)"         { run_page cag.7; }

@@ -4,7 +4,7 @@ exec perl -I. -e '
 require "./tests/lint/lint.pl";
 my $cc = $ENV{CC} || "cc";
 my $flags = "-std=c11 -D_GNU_SOURCE -Wall -Wextra -Wpedantic -Werror -Iinclude -Ilibcore -I.";
-for my $dir ("include", "include/cag", "include/cag/tool", (grep { -d } glob("libcore/* libcore/*/* kernels kernels/*")), "cmd", "cmd/cli") {
+for my $dir ("include", "include/cag", "include/cag/tool", (grep { -d } glob("libcore/* libcore/*/* kernels kernels/*")), "cmd", "cmd/cli", "cmd/serve") {
     my @wrong;
     for my $h (glob "$dir/*.h") {
         next if $h =~ m{_simd\.h$|/cuda/};      # simd: a template

@@ -5,6 +5,8 @@ require "./tests/lint/lint.pl";
 my %may = (      # directory -> what "..." and <cag...> may begin with
     "cmd"                  => [qw(cmd/ cag)],
     "cmd/cli"              => [qw(cmd/cli/ cag)],
+    # it parses what strangers send: the strict JSON, hashes, checked memory
+    "cmd/serve"            => [qw(cmd/serve/ cag util/)],
     "include"              => [qw(cag/)],
     "include/cag"          => [map { "cag/$_." }
                                 qw(ask backend base batch build error evidence kvc

@@ -70,9 +70,10 @@ Description: persistent caches for cache-augmented generation
  computed are kept in a file.  Any number of questions are then answered from
  that file, by any process, on any day, without reading the text again.
  .
- This package holds the programs cag-build, cag-ask, cag-inspect and cag-bench,
- the library libcag with its headers, the manual and examples.  It opens no
- socket; models are files that you bring.
+ This package holds the programs cag-build, cag-ask, cag-inspect, cag-bench and
+ cag-serve, the library libcag with its headers, the manual and examples.  Only
+ cag-serve opens a socket, and nothing starts it; models are files that you
+ bring.
 END
 echo "libcag ${version%%.*} cag (>= $version)" >"$root/DEBIAN/shlibs"
 echo "activate-noawait ldconfig" >"$root/DEBIAN/triggers"

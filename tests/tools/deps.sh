@@ -8,8 +8,8 @@ set -eu
 [ "${SKIP_DEPS:-0}" = 1 ] && exit 0
 
 build="gcc libc6-dev make libzstd-dev libssl-dev libxxhash-dev libyaml-dev
-    libpcre2-dev libutf8proc-dev libjansson-dev libedit-dev"
-tests="g++ libcmocka-dev bats perl mandoc jq pkg-config python3 python3-pip zstd"
+    libpcre2-dev libutf8proc-dev libjansson-dev libedit-dev libevent-dev"
+tests="g++ libcmocka-dev bats perl mandoc jq pkg-config python3 python3-pip zstd curl"
 deb="dpkg-dev binutils"
 fuzz="clang libclang-rt-14-dev"
 

@@ -1,0 +1,331 @@
+/*
+ * cag-serve - answer questions from caches over HTTP.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "cmd/cli/engine_opts.h"
+#include "cmd/cli/opt.h"
+#include "cmd/cli/places.h"
+#include "cmd/cli/ui.h"
+#include "cmd/serve/listen.h"
+#include "cmd/serve/server.h"
+
+static const char *const stales[] = { "error", "warn", "ignore", NULL };
+static const char *const systems[] = { "refuse", "prepend", NULL };
+/* in the order of cag_support */
+static const char *const supports[] = { "none", "weak", "strong", NULL };
+
+static struct {
+    const char *model, *keys, *log;
+    struct engine_cli engine;
+    struct opt_list listen, host, cors;
+    int stale, system, require, parallel, max_queue, n_connection, idle;
+    int64_t n_predict, max_memory, max_body;
+    bool no_evidence;
+} o = { .engine.precision = CAG_PRECISION_AUTO,
+        .n_predict = API_N_PREDICT,
+        .max_queue = 256,
+        .n_connection = 1024,
+        .idle = 60,
+        .max_body = 1 << 20 };
+
+static const opt_spec specs[] = {
+    OPT_LIST(0, "listen", &o.listen, "ADDR:PORT",
+             "or unix:PATH (127.0.0.1:8080); repeatable"),
+    OPT_STR(0, "keys", &o.keys, "FILE", NULL, "who may ask which cache"),
+    OPT_STR('m', "model", &o.model, "M", NULL,
+            "the caches' model, if it moved (or CAG_MODEL)"),
+    OPT_I64('n', "predict", &o.n_predict, 1, INT32_MAX, "N", NULL,
+            "tokens of an answer, if a request does not say"),
+    OPT_CHOICE(0, "stale", &o.stale, stales, NULL,
+               "what to do when sources have changed"),
+    OPT_CHOICE(0, "system", &o.system, systems, NULL,
+               "a system message: refused, or put before the question"),
+    OPT_CHOICE(0, "require-evidence", &o.require, supports, NULL,
+               "refuse an answer with less support"),
+    OPT_STR(0, "log", &o.log, "FILE", NULL,
+            "append each request, with question and answer, as JSON"),
+    OPT_MORE,
+    OPT_LIST(0, "host", &o.host, "NAME",
+             "a name of this server, in Host; repeatable"),
+    OPT_LIST(0, "cors", &o.cors, "ORIGIN",
+             "pages of ORIGIN may ask; repeatable"),
+    OPT_FLAG(0, "no-evidence", &o.no_evidence,
+             "no lines of the sources, unless a request asks"),
+    OPT_INT('j', "parallel", &o.parallel, 1, 256, "N", NULL,
+            "questions of a cache decoded together"),
+    OPT_INT(0, "max-queue", &o.max_queue, 1, 65536, "N", NULL,
+            "questions that wait; more are refused (429)"),
+    OPT_INT(0, "max-connections", &o.n_connection, 1, 65536, "N", NULL,
+            "connections that are open at a time"),
+    OPT_SIZE(0, "max-body", &o.max_body, 1024, 1 << 30, "B", NULL,
+             "bytes of a request"),
+    OPT_INT(0, "idle", &o.idle, 1, 3600, "S", NULL,
+            "seconds until a silent connection is closed"),
+    OPT_ENGINE(&o.engine, engine_precision_auto),
+    OPT_SIZE(0, "max-memory", &o.max_memory, 1, INT64_MAX, "B", NULL,
+             "refuse to take more memory"),
+    OPT_COMMON,
+    OPT_END
+};
+
+static const char examples[] =
+    "  cag-serve handbook.kvc\n"
+    "  cag-serve --listen unix:/run/cag.sock --keys keys /srv/caches\n"
+    "  curl -s localhost:8080/v1/models\n";
+
+static const opt_usage usage = { "cag-serve",
+                                 "[options] [NAME=]FILE.kvc|DIR...",
+                                 "answer questions from caches over HTTP",
+                                 examples,
+                                 specs,
+                                 "*.kvc",
+                                 NULL };
+
+static void show_defaults(void)
+{
+    opt_show(&o.model,
+             places_get()->model ? "the cache's, or CAG_MODEL" : "the cache's");
+    opt_show(&o.parallel, "processors");
+    opt_show(&o.max_memory, "no limit");
+    engine_opts_show(&o.engine);
+}
+
+/* ------------------------------------------------------------------ caches */
+
+/* What a cache says as it is opened; of questions, nothing. */
+static void on_note(void *ctx, cag_note kind, const char *line)
+{
+    const bool *opening = ctx;
+
+    if (*opening && kind == CAG_NOTE_WARN)
+        ui_warn("%s", line);
+    else if (*opening && kind == CAG_NOTE_INFO)
+        ui_verbose(1, "%s", line);
+}
+
+static int open_caches(struct shelf *shelf, char **word, bool *opening)
+{
+    cag_error err = CAG_ERROR_INIT;
+    int n_open = 0;
+
+    for (; *word; word++)
+        if (shelf_add(shelf, *word, &err))
+            return ui_error(&err);
+    if (!shelf->n)
+        return ui_fail(CAG_E_MISSING, NULL, "there is no cache there");
+    shelf->kb.model = o.model;
+    shelf->kb.stale = o.stale == 0   ? CAG_STALE_ERROR
+                      : o.stale == 1 ? CAG_STALE_WARN
+                                     : CAG_STALE_IGNORE;
+    engine_opts_fill(&o.engine, &shelf->kb.engine);
+    shelf->kb.engine.max_memory = (uint64_t)o.max_memory;
+    shelf->kb.engine.max_host = (uint64_t)o.max_memory;
+    shelf->kb.places = *places_get();
+    shelf->kb.hooks = (cag_hooks){ .note = on_note, .ctx = opening };
+    shelf->parallel = o.parallel;
+    for (int i = 0; i < shelf->n; i++) {
+        cag_error why = CAG_ERROR_INIT;
+
+        if (cache_open(shelf, shelf->cache[i], &why)) {
+            err = why;
+            ui_error(&why); /* the others are served all the same */
+        } else {
+            n_open++;
+        }
+    }
+    *opening = false;
+    return n_open ? UI_OK
+                  : ui_fail(err.status, NULL, "no cache could be opened");
+}
+
+/* ----------------------------------------------------------------- sockets */
+
+struct sockets {
+    int fd[OPT_LIST_MAX + 16];
+    int n, n_made; /* the first n_made are listen_open's */
+};
+
+static int open_sockets(struct sockets *s)
+{
+    static const char *const usual[] = { "127.0.0.1:8080" };
+    cag_error err = CAG_ERROR_INIT;
+    int first, given = places_listen_fds(&first);
+    const char *const *where = o.listen.n ? o.listen.item : usual;
+    int n = o.listen.n ? o.listen.n : given ? 0 : 1;
+
+    if (given > 16)
+        return ui_fail(CAG_E_LIMIT, NULL, "LISTEN_FDS is %d, at most 16",
+                       given);
+    for (int i = 0; i < n; i++) {
+        cag_status st = listen_open(where[i], &s->fd[s->n], &err);
+
+        if (st)
+            return ui_error(&err);
+        s->n++;
+    }
+    s->n_made = s->n;
+    for (int i = 0; i < given; i++) {
+        if (!listen_is_socket(first + i))
+            return ui_fail(CAG_E_USAGE, NULL,
+                           "LISTEN_FDS is %d, but descriptor %d is no socket "
+                           "that listens",
+                           given, first + i);
+        s->fd[s->n++] = first + i;
+    }
+    for (int i = 0; i < s->n && !o.keys; i++) {
+        char name[LISTEN_TEXT];
+
+        if (!listen_is_local(s->fd[i]))
+            return ui_fail(CAG_E_USAGE, NULL,
+                           "%s can be reached from other machines: --keys "
+                           "must say who may ask (or listen on 127.0.0.1 or "
+                           "unix:PATH)",
+                           listen_name(s->fd[i], name));
+    }
+    return UI_OK;
+}
+
+static int accept_all(struct server *s, struct sockets *sockets)
+{
+    cag_error err = CAG_ERROR_INIT;
+
+    for (int i = 0; i < sockets->n; i++) {
+        char name[LISTEN_TEXT];
+
+        listen_name(sockets->fd[i], name);
+        if (http_accept(s->http, sockets->fd[i], &err))
+            return ui_error(&err);
+        ui_note("listening on %s", name);
+    }
+    return UI_OK;
+}
+
+/* Connections need descriptors. */
+static void allow_descriptors(void)
+{
+    struct rlimit r;
+    rlim_t want = (rlim_t)o.n_connection + 128;
+
+    if (getrlimit(RLIMIT_NOFILE, &r) || r.rlim_cur >= want)
+        return;
+    r.rlim_cur = want < r.rlim_max ? want : r.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &r);
+    if (r.rlim_cur < want) {
+        ui_warn("the system allows %llu descriptors: at most %llu connections",
+                (unsigned long long)r.rlim_cur,
+                (unsigned long long)r.rlim_cur - 128);
+        o.n_connection = (int)r.rlim_cur - 128;
+    }
+}
+
+/* -------------------------------------------------------------------- life */
+
+static void on_end(void *ctx, int sig)
+{
+    struct server *s = ctx;
+
+    if (s->draining) /* the second one does not wait */
+        _exit(128 + sig);
+    s->draining = true;
+    ui_note("ending: answers that have begun are finished");
+    http_quit(s->http);
+}
+
+static void wake(void *ctx)
+{
+    const struct server *s = ctx;
+
+    http_call(s->http);
+}
+
+static int set_up(struct server *s, struct sockets *sockets)
+{
+    const struct http_limits limits = { .header_bytes = 16384,
+                                        .body_bytes = (size_t)o.max_body,
+                                        .n_connection = o.n_connection,
+                                        .idle_s = o.idle };
+    const struct sched_opts sched = {
+        .parallel = o.parallel, .max_queue = o.max_queue, .wake = wake, .ctx = s
+    };
+    cag_error err = CAG_ERROR_INIT;
+    cag_status st = http_new(&limits, server_request, s, &s->http, &err);
+
+    if (!st)
+        st = http_on_signal(s->http, SIGTERM, on_end, s, &err);
+    if (!st)
+        st = http_on_signal(s->http, SIGINT, on_end, s, &err);
+    if (!st)
+        st = sched_new(&sched, s->shelf, &s->sched, &err);
+    if (st)
+        return ui_error(&err);
+    http_on_call(s->http, answer_news, s);
+    return accept_all(s, sockets);
+}
+
+static int serve(struct server *s, char **word)
+{
+    struct sockets sockets = { .n = 0 };
+    cag_error err = CAG_ERROR_INIT;
+    bool opening = true;
+    int status = UI_OK;
+
+    if (access_read_keys(s, &err))
+        status = ui_error(&err);
+    if (o.log && !status) {
+        s->log = fopen(o.log, "ae");
+        if (!s->log)
+            status = ui_fail(CAG_E_CREATE, o.log, "%s", strerror(errno));
+    }
+    if (!status)
+        status = open_sockets(&sockets);
+    if (!status)
+        status = open_caches(s->shelf, word, &opening);
+    if (!status)
+        status = set_up(s, &sockets);
+    if (!status)
+        http_run(s->http);
+    sched_stop(s->sched);
+    for (int i = 0; i < sockets.n_made; i++)
+        listen_remove(sockets.fd[i]);
+    http_free(s->http);
+    sched_free(s->sched);
+    keys_release(&s->keys);
+    if (s->log && fclose(s->log) && !status)
+        status = ui_fail(CAG_E_IO, o.log, "%s", strerror(errno));
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    char **word = opt_parse(&usage, argc, argv, 1);
+    struct shelf shelf;
+    struct server s = { .shelf = &shelf };
+    int status;
+
+    if (opt_wants_config()) {
+        show_defaults();
+        opt_print_config();
+        return ui_close_stdout(UI_OK);
+    }
+    signal(SIGPIPE, SIG_IGN); /* a client that left */
+    allow_descriptors();
+    s.defaults = (struct api_defaults){ .system = (enum api_system)o.system,
+                                        .max_tok = o.n_predict,
+                                        .evidence = !o.no_evidence,
+                                        .require = (cag_support)o.require };
+    s.keys_file = o.keys;
+    s.host = o.host.item;
+    s.n_host = o.host.n;
+    s.origin = o.cors.item;
+    s.n_origin = o.cors.n;
+    shelf_init(&shelf);
+    status = serve(&s, word);
+    shelf_release(&shelf);
+    return ui_close_stdout(status);
+}

@@ -1,0 +1,520 @@
+/*
+ * http.c - see http.h.
+ *
+ * Connections are counted by the process' descriptors: evhttp does not tell
+ * how many it has, and one that never sends a request is one too.  At the limit
+ * nothing is accepted, so that the system holds new ones back.
+ */
+#include "cmd/serve/http.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <event2/buffer.h>
+#include <event2/bufferevent.h>
+#include <event2/event.h>
+#include <event2/http.h>
+#include <event2/keyvalq_struct.h>
+#include <event2/listener.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "util/error.h"
+#include "util/mem.h"
+
+#define MAX_LISTENER 16
+#define MAX_EVENT    8
+
+struct hook {
+    struct event *ev;
+    void (*on_signal)(void *ctx, int sig);
+    void (*on_time)(void *ctx);
+    void *ctx;
+};
+
+struct http {
+    struct event_base *base;
+    struct evhttp *server;
+    struct http_limits limit;
+    http_handler *fn;
+    void *ctx;
+    struct evconnlistener *listener[MAX_LISTENER];
+    int n_listener;
+    struct event *full; /* at the limit: looks for room again */
+    struct event *call; /* of call_fd */
+    int call_fd;
+    void (*on_call)(void *ctx);
+    void *call_ctx;
+    struct hook hook[MAX_EVENT];
+    int n_hook;
+    int fds, fds_own; /* descriptors: at most so many, not connections */
+    int n_request;    /* that have not ended */
+    bool quitting;
+};
+
+struct http_request {
+    struct http *http;
+    struct evhttp_request *req; /* NULL: the client has left */
+    bool close;                 /* the connection ends with it */
+    bool streaming;
+    void (*on_close)(void *ctx);
+    void *ctx;
+    char path[1024];
+};
+
+/* ------------------------------------------------------------- connections */
+
+static int count_fds(void)
+{
+    DIR *d = opendir("/proc/self/fd");
+    int n = 0;
+
+    if (!d)
+        return 0;
+    while (readdir(d))
+        n++;
+    closedir(d);
+    return n - 3; /* ".", "..", the directory itself */
+}
+
+static void listen_now(struct http *h, bool on)
+{
+    const struct timeval soon = { 0, 100000 };
+
+    for (int i = 0; i < h->n_listener; i++) {
+        if (on)
+            evconnlistener_enable(h->listener[i]);
+        else
+            evconnlistener_disable(h->listener[i]);
+    }
+    if (!on)
+        event_add(h->full, &soon);
+}
+
+int http_n_open(struct http *h)
+{
+    int n = count_fds() - h->fds_own;
+
+    return n > 0 ? n : 0;
+}
+
+static void on_full(evutil_socket_t fd, short what, void *ctx)
+{
+    struct http *h = ctx;
+
+    (void)fd;
+    (void)what;
+    h->fds = http_n_open(h);
+    if (!h->quitting)
+        listen_now(h, h->fds < h->limit.n_connection);
+}
+
+static void on_accept_error(struct evconnlistener *l, void *ctx)
+{
+    (void)l;
+    listen_now(ctx, false); /* no descriptor is free */
+}
+
+/* evhttp asks for a connection's buffer as it accepts it; it makes its own.
+ * Those that ended are found by counting again. */
+static struct bufferevent *on_connection(struct event_base *base, void *ctx)
+{
+    struct http *h = ctx;
+
+    (void)base;
+    if (++h->fds >= h->limit.n_connection) {
+        h->fds = http_n_open(h);
+        if (h->fds >= h->limit.n_connection)
+            listen_now(h, false);
+    }
+    return NULL;
+}
+
+/* ---------------------------------------------------------------- requests */
+
+static bool has_space(const char *s)
+{
+    return strpbrk(s, " \t") != NULL;
+}
+
+/* What evhttp lets pass and others may read in another way. */
+static const char *find_fault(struct http_request *r)
+{
+    const struct evkeyvalq *headers = evhttp_request_get_input_headers(r->req);
+    const struct evkeyval *h;
+    int n_length = 0, n_host = 0;
+    bool coded = false;
+
+    for (h = headers->tqh_first; h; h = h->next.tqe_next) {
+        n_length += !strcasecmp(h->key, "Content-Length");
+        n_host += !strcasecmp(h->key, "Host");
+        coded = coded || !strcasecmp(h->key, "Transfer-Encoding");
+        if (!h->key[0] || has_space(h->key))
+            return "a header's name has a blank";
+    }
+    if (n_length > 1)
+        return "more than one Content-Length";
+    if (n_host > 1)
+        return "more than one Host";
+    if (coded && n_length)
+        return "Content-Length and Transfer-Encoding exclude each other";
+    return NULL;
+}
+
+static bool take_path(struct http_request *r)
+{
+    const char *uri = evhttp_request_get_uri(r->req);
+    size_t n = uri ? strcspn(uri, "?#") : 0;
+
+    if (!n || n >= sizeof r->path || uri[0] != '/')
+        return false;
+    memcpy(r->path, uri, n);
+    r->path[n] = '\0';
+    return true;
+}
+
+static void on_gone(struct evhttp_connection *c, void *ctx)
+{
+    struct http_request *r = ctx;
+
+    (void)c;
+    r->req = NULL;
+    if (r->on_close)
+        r->on_close(r->ctx);
+    r->on_close = NULL;
+}
+
+static void on_request(struct evhttp_request *req, void *ctx)
+{
+    struct http *h = ctx;
+    struct http_request *r = mem_zalloc(sizeof *r);
+    struct evhttp_connection *c = evhttp_request_get_connection(req);
+    const struct timeval idle = { h->limit.idle_s, 0 };
+    const char *fault;
+
+    if (!r) {
+        evhttp_send_error(req, 503, NULL);
+        return;
+    }
+    r->http = h;
+    r->req = req;
+    h->n_request++;
+    evhttp_connection_set_closecb(c, on_gone, r);
+    /* a client that waits for its answer is not idle */
+    bufferevent_set_timeouts(evhttp_connection_get_bufferevent(c), NULL, &idle);
+    fault = find_fault(r);
+    if (!fault && !take_path(r))
+        fault = "the URL is not a path of at most 1023 bytes";
+    r->close = fault || h->quitting;
+    h->fn(h->ctx, r, fault);
+}
+
+/* Has the last one ended? */
+static void check_end(struct http *h)
+{
+    if (h->quitting && !h->n_request) {
+        const struct timeval soon = { 0, 200000 }; /* to write what is left */
+
+        event_base_loopexit(h->base, &soon);
+    }
+}
+
+static void end(struct http_request *r)
+{
+    struct http *h = r->http;
+
+    mem_free(r);
+    h->n_request--;
+    check_end(h);
+}
+
+/* Before evhttp takes the request over. */
+static void let_go(struct http_request *r)
+{
+    struct evhttp_connection *c = evhttp_request_get_connection(r->req);
+    const struct timeval idle = { r->http->limit.idle_s, 0 };
+
+    evhttp_connection_set_closecb(c, NULL, NULL);
+    bufferevent_set_timeouts(evhttp_connection_get_bufferevent(c), &idle,
+                             &idle);
+}
+
+const char *http_method(const struct http_request *r)
+{
+    switch (r->req ? evhttp_request_get_command(r->req) : EVHTTP_REQ_GET) {
+    case EVHTTP_REQ_POST:
+        return "POST";
+    case EVHTTP_REQ_OPTIONS:
+        return "OPTIONS";
+    default:
+        return "GET";
+    }
+}
+
+const char *http_path(const struct http_request *r)
+{
+    return r->path;
+}
+
+const char *http_header(const struct http_request *r, const char *name)
+{
+    return r->req ? evhttp_find_header(evhttp_request_get_input_headers(r->req),
+                                       name)
+                  : NULL;
+}
+
+const char *http_body(const struct http_request *r, size_t *n)
+{
+    struct evbuffer *in =
+        r->req ? evhttp_request_get_input_buffer(r->req) : NULL;
+    const char *data;
+
+    *n = in ? evbuffer_get_length(in) : 0;
+    data = *n ? (const char *)evbuffer_pullup(in, -1) : NULL;
+    if (!data)
+        *n = 0;
+    return data ? data : "";
+}
+
+bool http_is_unix(const struct http_request *r)
+{
+    struct sockaddr_storage a;
+    socklen_t n = sizeof a;
+    struct evhttp_connection *c =
+        r->req ? evhttp_request_get_connection(r->req) : NULL;
+    int fd = c ? bufferevent_getfd(evhttp_connection_get_bufferevent(c)) : -1;
+
+    return fd >= 0 && !getsockname(fd, (struct sockaddr *)&a, &n) &&
+           a.ss_family == AF_UNIX;
+}
+
+void http_on_close(struct http_request *r, void (*fn)(void *ctx), void *ctx)
+{
+    r->on_close = fn;
+    r->ctx = ctx;
+}
+
+void http_add_header(struct http_request *r, const char *name,
+                     const char *value)
+{
+    if (r->req)
+        evhttp_add_header(evhttp_request_get_output_headers(r->req), name,
+                          value);
+}
+
+static void start(struct http_request *r, const char *type)
+{
+    http_add_header(r, "Content-Type", type);
+    http_add_header(r, "Server", "cag-serve");
+    if (r->close)
+        http_add_header(r, "Connection", "close");
+}
+
+void http_reply(struct http_request *r, int status, const char *type,
+                const void *data, size_t n)
+{
+    struct evbuffer *out = r->req ? evbuffer_new() : NULL;
+
+    if (r->req) {
+        start(r, type);
+        if (!out || evbuffer_add(out, data, n)) /* out of memory */
+            status = 503;
+        let_go(r);
+        evhttp_send_reply(r->req, status, NULL, out);
+        if (out)
+            evbuffer_free(out);
+    }
+    end(r);
+}
+
+void http_stream_start(struct http_request *r, const char *type)
+{
+    if (!r->req)
+        return;
+    http_add_header(r, "Cache-Control", "no-store");
+    http_add_header(r, "X-Accel-Buffering", "no");
+    start(r, type);
+    r->streaming = true;
+    evhttp_send_reply_start(r->req, 200, NULL);
+}
+
+void http_stream(struct http_request *r, const void *data, size_t n)
+{
+    struct evbuffer *out = r->req && n ? evbuffer_new() : NULL;
+
+    if (out && !evbuffer_add(out, data, n))
+        evhttp_send_reply_chunk(r->req, out);
+    if (out)
+        evbuffer_free(out);
+}
+
+void http_stream_end(struct http_request *r)
+{
+    if (r->req) {
+        let_go(r);
+        evhttp_send_reply_end(r->req);
+    }
+    end(r);
+}
+
+/* -------------------------------------------------------------------- loop */
+
+static void on_wake(evutil_socket_t fd, short what, void *ctx)
+{
+    struct http *h = ctx;
+    uint64_t n;
+
+    (void)what;
+    (void)!read(fd, &n, sizeof n);
+    if (h->on_call)
+        h->on_call(h->call_ctx);
+}
+
+void http_on_call(struct http *h, void (*fn)(void *ctx), void *ctx)
+{
+    h->on_call = fn;
+    h->call_ctx = ctx;
+}
+
+void http_call(struct http *h)
+{
+    const uint64_t one = 1;
+
+    (void)!write(h->call_fd, &one, sizeof one);
+}
+
+static void on_hook(evutil_socket_t fd, short what, void *ctx)
+{
+    const struct hook *k = ctx;
+
+    if (what & EV_SIGNAL)
+        k->on_signal(k->ctx, (int)fd);
+    else
+        k->on_time(k->ctx);
+}
+
+static cag_status add_hook(struct http *h, struct hook k, int sig,
+                           const struct timeval *every, cag_error *err)
+{
+    struct hook *to = &h->hook[h->n_hook];
+
+    if (h->n_hook == MAX_EVENT)
+        return cag_fail(err, CAG_E_INTERNAL, NULL, -1, "too many events");
+    *to = k;
+    to->ev = event_new(h->base, sig, EV_PERSIST | (sig < 0 ? 0 : EV_SIGNAL),
+                       on_hook, to);
+    if (!to->ev || event_add(to->ev, every))
+        return cag_fail_nomem(err, "events");
+    h->n_hook++;
+    return CAG_OK;
+}
+
+cag_status http_on_signal(struct http *h, int sig, void (*fn)(void *, int),
+                          void *ctx, cag_error *err)
+{
+    return add_hook(h, (struct hook){ .on_signal = fn, .ctx = ctx }, sig, NULL,
+                    err);
+}
+
+cag_status http_every(struct http *h, int seconds, void (*fn)(void *),
+                      void *ctx, cag_error *err)
+{
+    const struct timeval every = { seconds, 0 };
+
+    return add_hook(h, (struct hook){ .on_time = fn, .ctx = ctx }, -1, &every,
+                    err);
+}
+
+cag_status http_new(const struct http_limits *l, http_handler *fn, void *ctx,
+                    struct http **out, cag_error *err)
+{
+    struct http *h = mem_zalloc(sizeof *h);
+
+    if (!h)
+        return cag_fail_nomem(err, "server");
+    h->limit = *l;
+    h->fn = fn;
+    h->ctx = ctx;
+    h->call_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    h->base = event_base_new();
+    h->server = h->base ? evhttp_new(h->base) : NULL;
+    h->full = h->base ? event_new(h->base, -1, 0, on_full, h) : NULL;
+    h->call = h->base ? event_new(h->base, h->call_fd, EV_READ | EV_PERSIST,
+                                  on_wake, h)
+                      : NULL;
+    if (h->call_fd < 0 || !h->server || !h->full || !h->call ||
+        event_add(h->call, NULL)) {
+        http_free(h);
+        return cag_fail_nomem(err, "server");
+    }
+    evhttp_set_gencb(h->server, on_request, h);
+    evhttp_set_bevcb(h->server, on_connection, h);
+    evhttp_set_allowed_methods(h->server, EVHTTP_REQ_GET | EVHTTP_REQ_POST |
+                                              EVHTTP_REQ_OPTIONS);
+    evhttp_set_max_headers_size(h->server, (ev_ssize_t)l->header_bytes);
+    evhttp_set_max_body_size(h->server, (ev_ssize_t)l->body_bytes);
+    evhttp_set_timeout(h->server, l->idle_s);
+    *out = h;
+    return CAG_OK;
+}
+
+void http_free(struct http *h)
+{
+    if (!h)
+        return;
+    for (int i = 0; i < h->n_hook; i++)
+        event_free(h->hook[i].ev);
+    if (h->call)
+        event_free(h->call);
+    if (h->full)
+        event_free(h->full);
+    if (h->server)
+        evhttp_free(h->server); /* and its listeners */
+    if (h->base)
+        event_base_free(h->base);
+    if (h->call_fd >= 0)
+        close(h->call_fd);
+    mem_free(h);
+}
+
+cag_status http_accept(struct http *h, int fd, cag_error *err)
+{
+    struct evconnlistener *l = NULL;
+
+    if (h->n_listener < MAX_LISTENER) {
+        evutil_make_socket_nonblocking(fd);
+        l = evconnlistener_new(h->base, NULL, NULL,
+                               LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC, 0,
+                               fd);
+    }
+    if (!l) {
+        close(fd);
+        return cag_fail(err, CAG_E_LIMIT, NULL, -1,
+                        "more than %d sockets to listen on", MAX_LISTENER);
+    }
+    if (!evhttp_bind_listener(h->server, l)) {
+        evconnlistener_free(l);
+        return cag_fail_nomem(err, "socket");
+    }
+    evconnlistener_set_error_cb(l, on_accept_error);
+    h->listener[h->n_listener++] = l;
+    return CAG_OK;
+}
+
+void http_run(struct http *h)
+{
+    h->fds_own = count_fds();
+    event_base_dispatch(h->base);
+}
+
+void http_quit(struct http *h)
+{
+    if (h->quitting)
+        return;
+    h->quitting = true;
+    listen_now(h, false);
+    event_del(h->full);
+    check_end(h);
+}

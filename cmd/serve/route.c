@@ -1,0 +1,119 @@
+/*
+ * route.c - from a path to what answers it.
+ */
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include "cmd/serve/server.h"
+#include "util/clock.h"
+#include "util/hash.h"
+#include "util/mem.h"
+
+/* A client's own id is kept if it can stand in a header and a log. */
+static void take_id(struct call *c)
+{
+    const char *given = http_header(c->http, "X-Request-Id");
+    size_t n = given ? strlen(given) : 0;
+    uint8_t bits[12] = { 0 };
+
+    if (n && n < sizeof c->id &&
+        strspn(given, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                      "0123456789-_.") == n) {
+        memcpy(c->id, given, n + 1);
+        return;
+    }
+    if (getrandom(bits, sizeof bits, 0) != sizeof bits)
+        memcpy(bits, &c->s->n_request, sizeof c->s->n_request);
+    hash_hex(bits, sizeof bits, c->id);
+}
+
+static bool is_get(const struct call *c)
+{
+    return !strcmp(http_method(c->http), "GET");
+}
+
+static bool is_question(const char *path, enum api_kind *kind)
+{
+    *kind = !strcmp(path, "/v1/completions") ? API_COMPLETION : API_CHAT;
+    return *kind == API_COMPLETION || !strcmp(path, "/v1/chat/completions");
+}
+
+static void refuse(struct call *c, int status, const char *code,
+                   const char *msg)
+{
+    struct api_error e;
+
+    api_fail(&e, status, code, "", "%s", msg);
+    call_fail(c, &e);
+}
+
+/* What a key is needed for, if there are keys. */
+static void dispatch(struct call *c)
+{
+    static const char models[] = "/v1/models";
+    const char *path = http_path(c->http);
+    enum api_kind kind;
+
+    if (is_question(path, &kind)) {
+        if (is_get(c))
+            refuse(c, 405, "method_not_allowed", "a question is a POST");
+        else
+            answer_request(c, kind);
+    } else if (!is_get(c)) {
+        refuse(c, 404, "not_found", "there is nothing at this path");
+    } else if (!strcmp(path, models)) {
+        show_models(c);
+    } else if (!strncmp(path, models, sizeof models - 1) &&
+               path[sizeof models - 1] == '/') {
+        show_model(c, path + sizeof models);
+    } else if (!strcmp(path, "/metrics")) {
+        show_metrics(c);
+    } else {
+        refuse(c, 404, "not_found", "there is nothing at this path");
+    }
+}
+
+void server_request(void *ctx, struct http_request *r, const char *fault)
+{
+    struct server *s = ctx;
+    struct call *c = mem_zalloc(sizeof *c);
+    struct api_error e;
+
+    if (!c) {
+        http_reply(r, 503, "text/plain", "", 0);
+        return;
+    }
+    c->s = s;
+    c->http = r;
+    c->start_s = clock_s();
+    c->created = time(NULL);
+    s->n_request++;
+    take_id(c);
+    http_add_header(r, "X-Request-Id", c->id);
+    http_add_header(r, "X-Content-Type-Options", "nosniff");
+    if (fault) {
+        refuse(c, 400, "bad_request", fault);
+        return;
+    }
+    if (!access_check(s, r, &e)) {
+        call_fail(c, &e);
+        return;
+    }
+    if (!strcmp(http_method(r), "OPTIONS")) {
+        call_reply(c, 204, "text/plain", "", 0);
+        return;
+    }
+    if (is_get(c) && !strcmp(http_path(r), "/health")) {
+        show_health(c);
+        return;
+    }
+    if (!access_key(s, r, &c->key, &e)) {
+        call_fail(c, &e);
+        return;
+    }
+    if (c->key)
+        snprintf(c->key_id, sizeof c->key_id, "%s", c->key->id);
+    dispatch(c);
+}
