@@ -288,7 +288,8 @@ void report_table(FILE *to, const cag_build_report *r, bool all)
         ui_printf(to, TABLE_INDENT,
                   "%8lld tokens  in %d more sources (-n lists them)\n",
                   (long long)rest, r->n_source - n);
-    ui_printf(to, TABLE_INDENT, "%8lld tokens  instructions and template\n",
+    ui_printf(to, TABLE_INDENT,
+              "%8lld tokens  instructions, headings and template\n",
               (long long)(r->n_tok - sum));
     ui_printf(to, TABLE_INDENT,
               "%8lld tokens  in all, of %lld; %lld kept free, %lld %s\n",
@@ -374,11 +375,31 @@ int report_worse(int a, int b)
     return a;
 }
 
-/* Put out what a check found; build: what rebuilds it. */
-static int put_check(const char *path, cag_status st, bool opened,
+/* What to do about sources that cannot be seen. */
+static void next_step(const cag_kvc *k)
+{
+    const cag_kvc_info *i = cag_kvc_get_info(k);
+    int n_pipe = 0;
+
+    for (int n = 0; n < i->n_source; n++)
+        n_pipe += !cag_kvc_get_source(k, n)->path;
+    if (n_pipe < i->n_source)
+        ui_note("sources are looked for where the cache records them, from "
+                "its own directory on (cag-inspect --sources lists them): put "
+                "them there, or build the cache again from where they are");
+    if (n_pipe)
+        ui_note("what came from a pipe cannot be looked at again: build the "
+                "cache again when it may have changed");
+}
+
+/* Put out what a check found; k: the cache, or NULL where it was not opened;
+ * build: what rebuilds it. */
+static int put_check(const char *path, cag_status st, const cag_kvc *k,
                      const cag_check_report *r, const char *build,
                      const cag_error *err, bool json)
 {
+    bool opened = k != NULL;
+
     ui_progress_end();
     if (json)
         json_check(path,
@@ -395,10 +416,12 @@ static int put_check(const char *path, cag_status st, bool opened,
         ui_note("%s: not seen: %s", ui_clean(path), ui_clean(r->unseen[i]));
     if (r->model_unseen)
         ui_note("%s: not seen: %s", ui_clean(path), ui_clean(r->model_unseen));
+    if (r->n_unseen && k)
+        next_step(k);
     if (st == CAG_E_STALE && build)
         ui_note("rebuild: %s", build);
     if (!st)
-        ui_verbose(1, "%s: fresh", ui_clean(path));
+        ui_verbose(isatty(2) ? 0 : 1, "%s: fresh", ui_clean(path));
     return !st ? UI_OK
            : st == CAG_E_STALE || (st == CAG_E_MISSING && opened)
                ? ui_exit_code(st)
@@ -417,7 +440,7 @@ int report_check(const char *path, const cag_places *places, bool verify_full,
 
     if (!st)
         st = cag_check(k, places, &hooks, verify_full, &r, &err);
-    status = put_check(path, st, k != NULL, &r, r.rebuild, &err, json);
+    status = put_check(path, st, k, &r, r.rebuild, &err, json);
     cag_check_report_release(&r);
     cag_kvc_close(k);
     return status;
@@ -432,7 +455,7 @@ int report_check_build(const cag_build_opts *b, const char *manifest, bool json)
     int status;
 
     snprintf(build, sizeof build, "cag-build --manifest %s", manifest);
-    status = put_check(b->output, st, false, &r, build, &err, json);
+    status = put_check(b->output, st, NULL, &r, build, &err, json);
     cag_check_report_release(&r);
     return status;
 }

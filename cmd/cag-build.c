@@ -3,6 +3,7 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cag/build.h>
 
@@ -45,6 +46,19 @@ static void report_excess(const cag_build_report *r, bool json)
     }
 }
 
+/* A cache where a source is meant, and nothing says what is to be made. */
+static void refuse_cache(char **operand)
+{
+    const char *word = operand[0];
+    size_t n = word ? strlen(word) : 0;
+
+    if (n > 4 && !strcmp(word + n - 4, ".kvc") && !operand[1] &&
+        !access(word, F_OK))
+        opt_fail("'%s' is a cache, not a text; to rebuild it: cag-build "
+                 "--refresh %s (--check: is it fresh?)",
+                 word, word);
+}
+
 static int build(cag_build_opts *b, char **operand, const cag_manifest *m)
 {
     struct operands list = { NULL, 0, NULL };
@@ -58,7 +72,10 @@ static int build(cag_build_opts *b, char **operand, const cag_manifest *m)
     if (status)
         return status;
     if (!m && !list.n)
-        opt_fail("no source: name a file or a directory");
+        opt_fail("no source: name a file or a directory, as in: cag-build -m "
+                 "MODEL -o FILE.kvc docs/");
+    if (!cli.output)
+        refuse_cache(operand);
     if ((!cli.output || !*cli.output) && !cli.dry_run)
         opt_fail("no output: name the cache with -o FILE.kvc");
     if (cli.output && !strcmp(cli.output, "-"))

@@ -25,6 +25,7 @@
 #include "util/error.h"
 #include "util/hash.h"
 #include "util/mem.h"
+#include "util/shell.h"
 #include "util/note.h"
 #include "util/sized.h"
 
@@ -255,14 +256,16 @@ static cag_status refuse_document(const struct batch *b, const char *s,
                                   size_t n, cag_error *err)
 {
     const char *in = b->o->name ? b->o->name : "the input", *how = NULL;
+    bool named = b->o->name && shell_is_plain(in);
     size_t after = 1 + blanks(s + 1, n - 1);
 
     if (*s == '[' && (after == n || strchr("{\"[]", s[after])))
         how = "a JSON array; make it a row each: jq -c '.[]'";
     else if (*s == '{' && after == n)
         how = "JSON over several lines; make it a row each: jq -c .";
-    return how ? cag_fail(err, CAG_E_FORMAT, in, -1, "line %lld: this is %s",
-                          (long long)b->line, how)
+    return how ? cag_fail(err, CAG_E_FORMAT, in, -1,
+                          "line %lld: this is %s%s%s", (long long)b->line, how,
+                          named ? " " : "", named ? in : "")
                : CAG_OK;
 }
 

@@ -80,12 +80,24 @@ static cag_status unseen(struct check *c, cag_error *err, const char *what,
     return add(&c->r->unseen, &c->r->n_unseen, err, "%s: %s", what, why);
 }
 
-static cag_status model_unseen(struct check *c, const char *name,
-                               cag_error *err)
+/* At none of the places where a question would look for it, either? */
+static cag_status look_for_model(struct check *c, const cag_places *places,
+                                 cag_error *err)
 {
+    cag_error why = CAG_ERROR_INIT;
     struct buf b = BUF_INIT;
+    char *path = NULL;
+    cag_status st = places
+                        ? model_files_look(c->k, places, &c->mem, &path, &why)
+                        : CAG_E_MISSING;
 
-    buf_printf(&b, "%s: the model is not there", name);
+    if (st == CAG_E_NOMEM)
+        return cag_error_copy(err, &why);
+    mem_free(path);
+    c->r->model_seen = !st;
+    if (!st)
+        return CAG_OK;
+    buf_str(&b, why.msg[0] ? why.msg : "the model is not there");
     c->r->model_unseen = buf_detach(&b, NULL);
     return c->r->model_unseen ? CAG_OK : cag_fail_nomem(err, "check report");
 }
@@ -280,7 +292,7 @@ static cag_status check_model(struct check *c, const cag_places *places,
     if (st == CAG_E_NOMEM)
         return cag_error_copy(err, &why);
     if (st)
-        return model_unseen(c, info->model_name, err);
+        return look_for_model(c, places, err);
     other = other_size(path, recorded);
     if (!other)
         st = model_files_list(path, &c->mem, &now, &why);

@@ -437,12 +437,43 @@ static void accept_place(struct hunt *h)
         accept(h, "last seen at", path);
 }
 
+/* Every place in turn; hint is how the user can name one. */
+static cag_status hunt(struct hunt *h, const cag_places *places,
+                       const char *hint, char **path)
+{
+    const cag_kvc_info *info = cag_kvc_get_info(h->k);
+    char *dir = source_dir_of(info->path);
+
+    if (!dir)
+        return cag_fail_nomem(h->err, "path");
+    if (info->model_path)
+        accept(h, "recorded path", file_join(dir, info->model_path));
+    accept_spec(h, "hub id", info->model_hub, true);
+    accept_spec(h, "CAG_MODEL", places->model, false);
+    accept_dirs(h, places->models);
+    accept_place(h);
+    if (h->path)
+        *path = h->path;
+    else if (!h->st && h->other.status)
+        h->st = cag_fail(h->err, CAG_E_MISMATCH, h->other.file, -1,
+                         "%s; tried: %s", h->other.msg, h->tried.data);
+    else if (!h->st)
+        h->st = cag_fail(h->err, CAG_E_MISSING, info->path, -1,
+                         "the model of this cache (%s) was not found; tried: "
+                         "%s; name it with %s",
+                         info->model_name,
+                         h->tried.size ? h->tried.data : "nothing is recorded",
+                         hint);
+    buf_free(&h->tried);
+    mem_free(dir);
+    return h->st;
+}
+
 cag_status model_files_locate(const cag_kvc *k, const char *wanted,
                               const cag_places *places,
                               const struct fingerprint_memory *mem, char **path,
                               cag_error *err)
 {
-    const cag_kvc_info *info = cag_kvc_get_info(k);
     cag_model_search search = { places->hf_hub, places->models };
     struct hunt h = { .k = k,
                       .mem = mem,
@@ -450,39 +481,31 @@ cag_status model_files_locate(const cag_kvc *k, const char *wanted,
                       .tried = BUF_INIT,
                       .other = CAG_ERROR_INIT,
                       .err = err };
-    char *dir = NULL, *p = NULL;
+    char *p = NULL;
 
-    if (wanted) {
-        h.st = cag_model_find(wanted, &search, &p, err);
-        if (!h.st)
-            h.st = try_path(&h, p, err);
-        if (h.st)
-            mem_free(p);
-        else
-            *path = p;
-        return h.st;
-    }
-    dir = source_dir_of(info->path);
-    if (!dir)
-        return cag_fail_nomem(err, "path");
-    if (info->model_path)
-        accept(&h, "recorded path", file_join(dir, info->model_path));
-    accept_spec(&h, "hub id", info->model_hub, true);
-    accept_spec(&h, "CAG_MODEL", places->model, false);
-    accept_dirs(&h, places->models);
-    accept_place(&h);
-    if (h.path)
-        *path = h.path;
-    else if (!h.st && h.other.status)
-        h.st = cag_fail(err, CAG_E_MISMATCH, h.other.file, -1, "%s; tried: %s",
-                        h.other.msg, h.tried.data);
-    else if (!h.st)
-        h.st = cag_fail(err, CAG_E_MISSING, info->path, -1,
-                        "the model of this cache (%s) was not found; tried: "
-                        "%s; name it with -m or CAG_MODEL",
-                        info->model_name,
-                        h.tried.size ? h.tried.data : "nothing is recorded");
-    buf_free(&h.tried);
-    mem_free(dir);
+    if (!wanted)
+        return hunt(&h, places, "-m or CAG_MODEL", path);
+    h.st = cag_model_find(wanted, &search, &p, err);
+    if (!h.st)
+        h.st = try_path(&h, p, err);
+    if (h.st)
+        mem_free(p);
+    else
+        *path = p;
     return h.st;
+}
+
+cag_status model_files_look(const cag_kvc *k, const cag_places *places,
+                            const struct fingerprint_memory *mem, char **path,
+                            cag_error *err)
+{
+    cag_model_search search = { places->hf_hub, places->models };
+    struct hunt h = { .k = k,
+                      .mem = mem,
+                      .search = &search,
+                      .tried = BUF_INIT,
+                      .other = CAG_ERROR_INIT,
+                      .err = err };
+
+    return hunt(&h, places, "CAG_MODEL", path);
 }

@@ -54,4 +54,9 @@ cag_status model_files_locate(const cag_kvc *k, const char *wanted,
                               const struct fingerprint_memory *mem, char **path,
                               cag_error *err);
 
+/* The same where no model can be named, as for a check. */
+cag_status model_files_look(const cag_kvc *k, const cag_places *places,
+                            const struct fingerprint_memory *mem, char **path,
+                            cag_error *err);
+
 #endif

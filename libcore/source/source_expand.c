@@ -83,7 +83,7 @@ static cag_status check_place(const cag_source_spec *spec, const char *below,
     }
     if (realpath(*begin ? begin : ".", real) &&
         (spec->is_glob || file_is_dir(real)))
-        st = source_check_below(below, real, spec->path, err);
+        st = source_check_below(below, real, spec, spec->path, err);
     mem_free(begin);
     return st;
 }

@@ -63,14 +63,24 @@ const char *const *source_filter_of(const cag_source_spec *s)
 }
 
 cag_status source_check_below(const char *below, const char *real,
-                              const char *shown, cag_error *err)
+                              const cag_source_spec *spec, const char *shown,
+                              cag_error *err)
 {
+    const char *const *filter = source_filter_of(spec);
     size_t n = strlen(below);
 
     while (n && below[n - 1] == '/')
         n--;
     if (!strncmp(real, below, n) && (real[n] == '/' || !real[n]))
         return CAG_OK;
+    if (filter && filter[0])
+        return cag_fail(err, CAG_E_USAGE, shown, -1,
+                        "lies outside the cache's directory and goes through "
+                        "the filter %s: if it changed, run cag-build "
+                        "--manifest with its manifest, which alone runs "
+                        "filters; if not, --allow-outside reads it "
+                        "nevertheless",
+                        filter[0]);
     return cag_fail(err, CAG_E_USAGE, shown, -1,
                     "lies outside the cache's directory; --allow-outside "
                     "reads it nevertheless");

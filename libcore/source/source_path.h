@@ -20,8 +20,10 @@ cag_status source_path_check(const char *path, const char *dir, cag_error *err);
 /* What is recorded as the filter of a source; NULL: it has none. */
 const char *const *source_filter_of(const cag_source_spec *s);
 
-/* CAG_E_USAGE unless the real path lies below the directory (real, too). */
+/* CAG_E_USAGE unless the real path of something of spec lies below the
+ * directory (real, too).  The message says all that is in the way. */
 cag_status source_check_below(const char *below, const char *real,
-                              const char *shown, cag_error *err);
+                              const cag_source_spec *spec, const char *shown,
+                              cag_error *err);
 
 #endif

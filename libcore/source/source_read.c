@@ -48,7 +48,8 @@ static cag_status fail_open(const char *path, const char *shown, int sys,
 }
 
 /* Whatever the names said: does the open file lie below that directory? */
-static cag_status check_below(const char *below, int fd, const char *shown,
+static cag_status check_below(const char *below, int fd,
+                              const cag_source_spec *spec, const char *shown,
                               cag_error *err)
 {
     char link[64], real[PATH_MAX];
@@ -62,7 +63,7 @@ static cag_status check_below(const char *below, int fd, const char *shown,
         return cag_fail_sys(err, CAG_E_IO, errno, shown,
                             "cannot tell where it lies");
     real[n] = 0;
-    return source_check_below(below, real, shown, err);
+    return source_check_below(below, real, spec, shown, err);
 }
 
 /* The raw bytes of one source; a regular file must not change meanwhile. */
@@ -87,7 +88,7 @@ static cag_status read_raw(const struct source *v, const char *shown,
     if (v->path && !S_ISREG(before.st_mode))
         st = cag_fail(err, CAG_E_MISSING, shown, -1, "is no regular file");
     else
-        st = check_below(below, fd, shown, err);
+        st = check_below(below, fd, v->spec, shown, err);
     if (st)
         goto out;
     st = file_read_fd(fd, shown, SOURCE_MAX_BYTES, raw, err);
@@ -129,7 +130,7 @@ static cag_status fail_encoding(const char *shown, size_t off, const char *what,
     const char *name = shell_is_plain(shown) ? shown : "FILE";
 
     return cag_fail(err, CAG_E_FORMAT, shown, (int64_t)off,
-                    "%s; convert it: iconv -f %s -t UTF-8 %s > %s.utf8", what,
+                    "%s convert it: iconv -f %s -t UTF-8 %s > %s.utf8", what,
                     encoding, name, name);
 }
 
@@ -170,7 +171,7 @@ cag_status source_check_text(const char *text, size_t n, const char *shown,
     if (kind)
         return cag_fail(err, CAG_E_FORMAT, shown, -1, "this is %s", kind);
     if (utf16)
-        return fail_encoding(shown, 0, "this is UTF-16, expected UTF-8", utf16,
+        return fail_encoding(shown, 0, "this is UTF-16, expected UTF-8;", utf16,
                              err);
     if (nul)
         return cag_fail(err, CAG_E_FORMAT, shown, nul - text,
@@ -180,8 +181,7 @@ cag_status source_check_text(const char *text, size_t n, const char *shown,
         return CAG_OK;
     utf8_valid(text, n, &bad);
     snprintf(what, sizeof what,
-             "invalid UTF-8 (byte 0x%02x); if it is "
-             "Latin-1",
+             "invalid UTF-8 (byte 0x%02x); if it is Latin-1,",
              (unsigned char)text[bad]);
     return fail_encoding(shown, bad, what, "ISO-8859-1", err);
 }

@@ -545,13 +545,13 @@ END
     printf '  [ {"question":"Where?"} ]\n' >blanks
     for f in array lines blanks; do
         expect 65 cag-ask --batch $f qwen.kvc
-        refused "$f" "line 1" "jq -c '.[]'"
+        refused "$f" "line 1" "jq -c '.[]' $f"
         jq -c '.[]' $f >fixed
         expect 0 cag-ask -q -n 2 --batch fixed qwen.kvc
     done
     printf '\n{\n  "question": "Where?"\n}\n' >pretty
     expect 65 cag-ask --batch pretty qwen.kvc
-    refused "pretty" "line 2" "jq -c ."
+    refused "pretty" "line 2" "jq -c . pretty"
     # blanks, and a byte order mark, before the brace
     printf '\xef\xbb\xbf \t{"id":1,"question":"Where?"}\n  {"id":2,"question":"Why?"}\n' >q
     expect 0 cag-ask -q -n 2 --batch q qwen.kvc

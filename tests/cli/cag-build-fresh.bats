@@ -113,7 +113,14 @@ fresh() { ok cag-build --check kb.kvc; [ -z "$output$stderr" ] || show; }
     fails 66 "kb.kvc: not seen: docs/a.md: not found" cag-build --check away/kb.kvc
     run --separate-stderr cag-build --check --json away/kb.kvc
     [ "$status" -eq 66 ]
+    # the model is looked for where a question looks: the memory of hashes knows it
+    [ "$(jq -c '[.schema, .state, .sources, .sources_unseen, .model_seen]' <<<"$output")" = '[1,"unseen",3,3,true]' ]
+    says "put them there, or build the cache again"
+    CAG_CACHE_DIR="$PWD/none" run --separate-stderr cag-build --check --json away/kb.kvc
+    [ "$status" -eq 66 ]
     [ "$(jq -c '[.schema, .state, .sources, .sources_unseen, .model_seen]' <<<"$output")" = '[1,"unseen",3,3,false]' ]
+    says "tried: recorded path"
+    says "name it with CAG_MODEL"
     # the current directory does not matter
     (cd away && cag-build --check ../kb.kvc)
 }

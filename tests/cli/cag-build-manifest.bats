@@ -108,6 +108,14 @@ M
     fails 1 "page.html: changed" cag-build --check f.kvc
     says "since a recorded filter is not run"
     fails 69 "page.html changed and goes through the filter sed, and nothing recorded in a cache is executed; run cag-build --manifest" cag-build --refresh f.kvc
+    # outside the cache's directory, too: one message says all that is needed
+    mkdir deep
+    printf 'model: ../m.gguf\nsources:\n  - {path: ../far.html, filter: cat}\n' >deep/f.yaml
+    cp page.html far.html
+    ok cag-build --manifest deep/f.yaml
+    echo more >>far.html
+    fails 64 "lies outside the cache's directory and goes through the filter cat: if it changed, run cag-build --manifest" cag-build --refresh deep/f.kvc
+    fails 69 "run cag-build --manifest" cag-build --refresh --allow-outside deep/f.kvc
     # {} is the path; a filter may read it itself
     printf 'model: m.gguf\nsources:\n  - {path: page.html, filter: wc -c {}}\n' | sed 's/wc -c {}/[wc, -c, "{}"]/' >g.yaml
     ok cag-build -q --manifest g.yaml

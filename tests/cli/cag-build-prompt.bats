@@ -130,7 +130,7 @@ J
     fails 65 "the knowledge does not fit: " build -c 400 --reserve 100 f.md s.md
     says "tokens  f.md"
     says "tokens  s.md"
-    says "tokens  instructions and template"
+    says "tokens  instructions, headings and template"
     says "of 400; 100 kept free"
     says "too many"
     [ ! -e kb.kvc ]

@@ -216,3 +216,12 @@ build() { cag-build -q -m "$model" -o k.kvc "$@"; }
     ok cag-inspect --text kb.kvc
     prints "7 EUR"
 }
+
+@test "a word that cannot be meant: the hint says what to type" {
+    printf 'a\n' >a.md
+    ok cag-build -q -m "$model" -o kb.kvc a.md
+    fails 64 "'kb.kvc' is a cache, not a text; to rebuild it: cag-build --refresh kb.kvc (--check: is it fresh?)" cag-build kb.kvc
+    fails 64 "as in: cag-build -m MODEL -o FILE.kvc docs/" cag-build -o kb.kvc
+    fails 64 "no output: name the cache with -o FILE.kvc" cag-build a.md
+    fails 65 "this is a .kvc cache" cag-build -m "$model" -o x.kvc kb.kvc
+}

@@ -97,7 +97,7 @@ names() { cag-inspect --json kb.kvc | jq -r '.sources[].name'; }
     fails 65 "empty.md: nothing to read: the source is empty" build empty.md
     fails 65 "/dev/null: nothing to read" build /dev/null
     fails 65 "half.md: byte 0: invalid UTF-8 (byte 0xe6)" build half.md
-    fails 65 "ff.md: byte 500: invalid UTF-8 (byte 0xff); if it is Latin-1; convert it: iconv -f ISO-8859-1 -t UTF-8 ff.md > ff.md.utf8" build ff.md
+    fails 65 "ff.md: byte 500: invalid UTF-8 (byte 0xff); if it is Latin-1, convert it: iconv -f ISO-8859-1 -t UTF-8 ff.md > ff.md.utf8" build ff.md
     fails 65 "-t UTF-8 FILE > FILE.utf8" build "odd name.md"
     fails 65 "bom16.md: byte 0: this is UTF-16, expected UTF-8; convert it: iconv -f UTF-16 -t UTF-8 bom16.md" build bom16.md
     fails 65 "iconv -f UTF-16LE" build le16.md

@@ -190,7 +190,14 @@ spoil() {
         '["k.kvc","fresh"] ["none.kvc","missing"] ["junk.kvc","unusable"] ' ]
     [ "$(jq -r 'select(.file == "none.kvc") | .error' <<<"$output")" != null ]
     mv m.gguf elsewhere.gguf
-    fails 66 "the model is not there" cag-build --check k.kvc
+    # it is looked for where a question looks for it
+    fails 66 "was not found; tried: recorded path" env CAG_CACHE_DIR="$PWD/none" cag-build --check k.kvc
+    CAG_CACHE_DIR="$PWD/none" CAG_MODEL=elsewhere.gguf ok cag-build --check k.kvc
+    mkdir -p lib && mv elsewhere.gguf lib/m.gguf
+    CAG_CACHE_DIR="$PWD/none" CAG_MODELS="$PWD/lib" ok cag-build --check k.kvc
+    CAG_CACHE_DIR="$PWD/none" CAG_MODELS="$PWD/lib" ok cag-inspect --check k.kvc
+    cp "$models/llama.F16.gguf" m2.gguf
+    CAG_CACHE_DIR="$PWD/other" CAG_MODEL=m2.gguf fails 66 "another model than the cache's" cag-build --check k.kvc
 }
 
 @test "--check --manifest: would this rebuild, and why" {

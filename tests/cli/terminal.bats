@@ -87,3 +87,13 @@ END
         done
     done
 }
+
+@test "--check of a fresh cache is a line on a terminal, and none in a pipe" {
+    shown 80 "cag-build --check docs.kvc" >seen
+    grep -qx 'cag-build: docs.kvc: fresh' seen
+    shown 80 "cag-build -q --check docs.kvc; cag-inspect --check docs.kvc" >seen
+    grep -qx 'cag-inspect: docs.kvc: fresh' seen
+    [ "$(wc -l <seen)" = 1 ]
+    expect 0 cag-build --check docs.kvc
+    [ ! -s "$err" ]
+}
