@@ -97,6 +97,8 @@ endif
 $(B)/obj/%_avx2.o:   ISA = -mavx2 -mfma -mf16c
 $(B)/obj/%_avx512.o: ISA = -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c
 $(B)/obj/%_avx512bf16.o: ISA = -mavx512bf16 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c
+$(B)/obj/%_avxvnni.o: ISA = -mavxvnni -mavx2 -mfma -mf16c
+$(B)/obj/%_avx512vnni.o: ISA = -mavx512vnni -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c
 $(B)/obj/%_amx.o: ISA = -mprfchw -mamx-tile -mamx-bf16 -mavx512bf16 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c
 $(B)/obj/kernels/%.o: OPT = -O3
 # no reader of outside bytes is in kernels/: sizes are checked before a call,

@@ -34,5 +34,7 @@ void attention_amx_mass(const struct attn_job *job, float *p, size_t ldp);
 /* u4s8 */
 KERNEL_GEMM(gemm_u4_scalar);
 KERNEL_GEMM(gemm_u4_avx2);
+KERNEL_GEMM(gemm_u4_avxvnni);
+KERNEL_GEMM(gemm_u4_avx512vnni);
 
 #endif

@@ -22,7 +22,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define CPUID_AMX_BF16 (1u << 22) /* leaf 7, edx; clang 14 has no names */
+#define CPUID_AVX_VNNI (1u << 4)  /* leaf 7.1, eax; clang 14 has no names */
+#define CPUID_AMX_BF16 (1u << 22) /* leaf 7, edx */
 #define CPUID_AMX_TILE (1u << 24)
 #define REQ_XCOMP_PERM 0x1023 /* arch_prctl of Linux 5.16 */
 #define XFEATURE_TILES 18
@@ -49,6 +50,22 @@ static bool has_avx512_bf16(void)
 
     return has_set("avx512") && __get_cpuid_count(7, 1, &a, &b, &c, &d) &&
            (a & bit_AVX512BF16);
+}
+
+static bool has_avx512_vnni(void)
+{
+    uint32_t a, b, c, d;
+
+    return has_set("avx512") && __get_cpuid_count(7, 0, &a, &b, &c, &d) &&
+           (c & bit_AVX512VNNI);
+}
+
+static bool has_avx_vnni(void)
+{
+    uint32_t a, b, c, d;
+
+    return has_set("avx2") && __get_cpuid_count(7, 1, &a, &b, &c, &d) &&
+           (a & CPUID_AVX_VNNI);
 }
 
 static bool is_intel(void)
@@ -143,6 +160,26 @@ static const struct kernels_fast avx512bf16 = {
     .attn_mass = attention_avx512bf16_mass,
 };
 
+static const struct kernels_fast u4_avx512vnni = {
+    .name = "u4s8 avx512vnni",
+    .numerics = "f32-lanes.1+u4s8.1",
+    .takes = four_bits,
+    .gemm_mr = 16,
+    .gemm_pack_size = gemm_u4_avx512vnni_pack_size,
+    .gemm_pack = gemm_u4_avx512vnni_pack,
+    .gemm = gemm_u4_avx512vnni,
+};
+
+static const struct kernels_fast u4_avxvnni = {
+    .name = "u4s8 avxvnni",
+    .numerics = "f32-lanes.1+u4s8.1",
+    .takes = four_bits,
+    .gemm_mr = 16,
+    .gemm_pack_size = gemm_u4_avxvnni_pack_size,
+    .gemm_pack = gemm_u4_avxvnni_pack,
+    .gemm = gemm_u4_avxvnni,
+};
+
 static const struct kernels_fast u4_avx2 = {
     .name = "u4s8 avx2",
     .numerics = "f32-lanes.1+u4s8.1",
@@ -164,6 +201,8 @@ static const struct {
 #ifdef HAVE_FAST_FAMILIES
     { &amx, { "avx512", NULL }, has_amx, NULL },
     { &avx512bf16, { "avx512", NULL }, has_avx512_bf16, is_intel },
+    { &u4_avx512vnni, { "avx512", NULL }, has_avx512_vnni, NULL },
+    { &u4_avxvnni, { "avx2", NULL }, has_avx_vnni, NULL },
     { &u4_avx2, { "avx512", "avx2" }, has_avx2, NULL },
 #endif
     { &tiles_scalar, { NULL, NULL }, NULL, NULL },
