@@ -103,11 +103,14 @@ static int build(cag_build_opts *b, char **operand, const cag_manifest *m)
 static int refresh(cag_build_opts *b, char **file)
 {
     const char *from = opt_origin(&cli.model);
+    cag_error none = CAG_ERROR_INIT;
     int status = UI_OK;
 
     /* what the cache records comes before the environment */
     if (from && !strncmp(from, "environment", 11))
         b->model = NULL;
+    if (file[1] && cag_build_kit_new(&b->kit, &none))
+        return ui_error(&none);
     for (; *file; file++) {
         cag_build_report r;
         cag_error err = CAG_ERROR_INIT;
@@ -127,6 +130,8 @@ static int refresh(cag_build_opts *b, char **file)
         if (st == CAG_E_CANCELLED)
             break;
     }
+    cag_build_kit_free(b->kit);
+    b->kit = NULL;
     return status;
 }
 

@@ -28,6 +28,14 @@ typedef struct cag_source_spec {
     const void *reserved[4]; /* NULL                                        */
 } cag_source_spec;
 
+/*
+ * What a build leaves for the next one of the same model: the open model with
+ * its digests, and its engine.  The model's files must not have changed since.
+ */
+typedef struct cag_build_kit cag_build_kit;
+CAG_API cag_status cag_build_kit_new(cag_build_kit **out, cag_error *err);
+CAG_API void cag_build_kit_free(cag_build_kit *k);
+
 /* All that is pointed to is borrowed for the call. */
 typedef struct cag_build_opts {
     size_t size;       /* set by cag_build_opts_init                        */
@@ -74,6 +82,7 @@ typedef struct cag_build_opts {
     /* The hub id that led to model, a path then; recorded in its place.  Set
      * by cag_refresh. */
     const char *model_hub;
+    cag_build_kit *kit; /* of builds one after another, or NULL             */
 } cag_build_opts;
 CAG_API void cag_build_opts_init_size(cag_build_opts *o, size_t size);
 static inline void cag_build_opts_init(cag_build_opts *o)

@@ -88,7 +88,6 @@ static cag_status add_file(struct model_files *f, const char *path,
 {
     struct model_file *v = mem_realloc(f->v, (size_t)(f->n + 1) * sizeof *v);
     const char *base = strrchr(path, '/');
-    struct file_id id;
     cag_status st;
 
     if (!v)
@@ -96,12 +95,11 @@ static cag_status add_file(struct model_files *f, const char *path,
     f->v = v;
     v += f->n;
     memset(v, 0, sizeof *v);
-    st = file_stat(path, &id, err);
+    st = file_stat(path, &v->id, err);
     if (!st)
         st = fingerprint_file(path, mem, v->sha256, err);
     if (st)
         return st;
-    v->size_bytes = id.size_bytes;
     v->name = mem_strdup(base ? base + 1 : path);
     if (!v->name)
         return cag_fail_nomem(err, "model files");
@@ -176,6 +174,39 @@ cag_status model_files_list(const char *path,
     return CAG_OK;
 }
 
+/* Files of a model in dir; -1 if it cannot be read. */
+static int count_files(const char *dir)
+{
+    DIR *d = opendir(dir);
+    struct dirent *e;
+    int n = d ? 0 : -1;
+
+    while (d && (e = readdir(d)) != NULL)
+        n += is_model_file(e->d_name);
+    if (d)
+        closedir(d);
+    return n;
+}
+
+bool model_files_unchanged(const struct model_files *f, const char *path)
+{
+    bool is_dir = file_is_dir(path), same;
+    char *dir = is_dir ? mem_strdup(path) : file_dirname(path);
+
+    same = dir && f->n && (!is_dir || count_files(dir) == f->n);
+    for (int i = 0; same && i < f->n; i++) {
+        char *p = is_dir || f->n > 1 ? file_join(dir, f->v[i].name)
+                                     : mem_strdup(path);
+        struct file_id id;
+
+        same = p && file_stat(p, &id, NULL) == CAG_OK &&
+               file_id_same(&id, &f->v[i].id) && !fingerprint_is_young(&id);
+        mem_free(p);
+    }
+    mem_free(dir);
+    return same;
+}
+
 void model_files_release(struct model_files *f)
 {
     for (int i = 0; i < f->n; i++)
@@ -214,7 +245,7 @@ jv *model_files_json(const struct model_files *f)
         hash_hex(f->v[i].sha256, SHA256_SIZE, hex);
         if (!o || !jv_set_str(o, "name", f->v[i].name) ||
             !jv_set_str(o, "sha256", hex) ||
-            !jv_set_int(o, "size_bytes", (int64_t)f->v[i].size_bytes)) {
+            !jv_set_int(o, "size_bytes", (int64_t)f->v[i].id.size_bytes)) {
             jv_free(o);
             o = NULL;
         }

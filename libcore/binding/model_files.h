@@ -11,11 +11,12 @@
 #include <cag/kvc.h>
 
 #include "model/fingerprint.h"
+#include "util/file.h"
 #include "util/json.h"
 
 struct model_file {
     char *name; /* last component */
-    uint64_t size_bytes;
+    struct file_id id;
     uint8_t sha256[SHA256_SIZE];
 };
 struct model_files {
@@ -27,6 +28,9 @@ struct model_files {
 cag_status model_files_list(const char *path,
                             const struct fingerprint_memory *mem,
                             struct model_files *out, cag_error *err);
+/* Is path still what was listed?  By stat alone: nothing is hashed, so never of
+ * files that changed a moment ago. */
+bool model_files_unchanged(const struct model_files *f, const char *path);
 /* Would a write to path reach a file of the model directory?  By its name: it
  * need not be there. */
 bool model_files_has(const char *path, const char *model);

@@ -83,10 +83,10 @@ static int64_t reusable(const struct build_job *j, const cag_kvc *from,
         strcmp(old->precision, cag_precision_name(j->o->engine.precision)))
         return 0;
     binding = jv_get(kvc_meta(from), "binding");
-    hash_hex(j->print.weights, SHA256_SIZE, hex);
+    hash_hex(j->kit.print.weights, SHA256_SIZE, hex);
     if (strcmp(hex, old->weights_sha256))
         return 0;
-    hash_hex(j->print.config, SHA256_SIZE, hex);
+    hash_hex(j->kit.print.config, SHA256_SIZE, hex);
     if (strcmp(hex, old->config_sha256) ||
         strcmp(jv_get_str(binding, "rope", ""), j->model->config.rope_text))
         return 0;
@@ -262,11 +262,11 @@ static void describe_old(struct build_job *j)
 static cag_status make(struct build_job *j, cag_error *err)
 {
     cag_engine_opts opts = j->o->engine;
-    cag_engine *e = NULL;
+    cag_engine *e;
     cag_session *s = NULL;
     struct receipt receipt = { 0 }, *rc = j->lossy ? &receipt : NULL;
     struct kvc_desc d = { .shape = j->shape, .codec = j->codec };
-    bool fresh = false;
+    bool fresh = false, made;
     cag_status st = build_job_records(j, err);
 
     if (!st && !j->o->force && !j->old_damaged)
@@ -286,8 +286,9 @@ static cag_status make(struct build_job *j, cag_error *err)
     opts.room_tok = (int)j->ids.n;
     if (kvc_is_q8h(&j->shape) && (!opts.device || !strcmp(opts.device, "auto")))
         opts.device = "cpu"; /* a GPU is not asked for its queries */
-    st = cag_engine_new(j->model, &opts, &e, err);
-    if (!st)
+    st = kit_engine(&j->kit, &opts, &made, err);
+    e = j->kit.engine;
+    if (!st && made)
         engine_note(&j->o->hooks, e, opts.precision);
     if (!st)
         st = build_job_provenance(j, cag_engine_numerics(e),
@@ -302,7 +303,8 @@ static cag_status make(struct build_job *j, cag_error *err)
         st = write_file(j, e, s, rc, err);
     measure_loss_release(&receipt);
     cag_session_free(s);
-    cag_engine_free(e);
+    if (st)
+        kit_drop_engine(&j->kit);
     return st;
 }
 

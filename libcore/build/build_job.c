@@ -98,103 +98,7 @@ static void choose_parts(struct build_job *j)
     j->date_s -= j->date_s % 86400; /* a day is all that is recorded */
 }
 
-/* ----------------------------------------------------------------- model */
-
-static bool old_has_model(const struct build_job *j)
-{
-    return j->old &&
-           model_files_same(&j->files,
-                            jv_get(jv_get(kvc_meta(j->old), "model"), "files"));
-}
-
-static cag_status find_model(struct build_job *j, cag_error *err)
-{
-    const cag_places *p = &j->o->places;
-    cag_model_search search = { p->hf_hub, p->models };
-    const char *spec = j->o->model ? j->o->model : p->model;
-    cag_status st;
-
-    if (!spec)
-        return cag_fail(err, CAG_E_USAGE, NULL, -1,
-                        "no model: give one with -m (a GGUF file, a model "
-                        "directory or a hub id) or in CAG_MODEL");
-    if (j->o->model_hub) {
-        j->hub = j->o->model_hub;
-        j->model_path = mem_strdup(spec);
-        return j->model_path ? CAG_OK : cag_fail_nomem(err, "model path");
-    }
-    st = cag_model_find(spec, &search, &j->model_path, err);
-    if (st)
-        return st;
-    j->hub = file_exists(spec) || strchr(spec, '/') == NULL ||
-                     strcmp(spec, j->model_path) == 0
-                 ? NULL
-                 : spec;
-    return CAG_OK;
-}
-
-/* What is no model is refused by its first bytes, not after minutes in which
- * all of them are hashed. */
-static cag_status check_model(const char *path, cag_error *err)
-{
-    cag_model *m = NULL;
-    cag_status st = cag_model_open(
-        path, CAG_MODEL_NO_WEIGHTS | CAG_MODEL_NO_TOKENIZER, &m, err);
-
-    cag_model_close(m);
-    return st;
-}
-
-/* A refresh takes the model that is there now: the user should know. */
-static void note_other_model(const struct build_job *j)
-{
-    const jv *was = jv_get(jv_get(kvc_meta(j->old), "model"), "files");
-    char hex[2 * SHA256_SIZE + 1];
-
-    hash_hex(j->files.v[0].sha256, SHA256_SIZE, hex);
-    note(&j->o->hooks, CAG_NOTE_WARN,
-         "%s is another model than the cache was made with (SHA-256 %.16s..., "
-         "was %.16s...): everything is computed with it",
-         j->model_path, hex, jv_get_str(jv_at(was, 0), "sha256", "unknown"));
-}
-
-static cag_status open_model(struct build_job *j, bool with_weights,
-                             cag_error *err)
-{
-    const cag_places *p = &j->o->places;
-    cag_hooks hooks = j->o->hooks;
-    struct fingerprint_memory mem = { .dir = p->cache_dir,
-                                      .dir_ro = p->cache_dir_ro,
-                                      .ignore = j->o->verify_full,
-                                      .announce = note_hashing,
-                                      .ctx = &hooks };
-    unsigned flags = with_weights ? 0 : CAG_MODEL_NO_WEIGHTS;
-    cag_status st = CAG_OK;
-
-    /* a dry run reads no weights, not even to hash them */
-    if (with_weights)
-        st = check_model(j->model_path, err);
-    if (with_weights && !st)
-        st = model_files_list(j->model_path, &mem, &j->files, err);
-    if (st)
-        return st;
-    if (with_weights && j->o->texts && j->old && !old_has_model(j))
-        note_other_model(j);
-    /* an unchanged model's tokenizer is in the old cache, compiled */
-    if (old_has_model(j) && !kvc_check_trust(j->old, NULL)) {
-        j->tok = cag_kvc_tokenizer(j->old);
-        if (j->tok)
-            flags |= CAG_MODEL_NO_TOKENIZER;
-    }
-    st = cag_model_open(j->model_path, flags, &j->model, err);
-    if (st)
-        return st;
-    if (!j->tok)
-        j->tok = cag_model_get_tokenizer(j->model);
-    j->r->model_path = mem_strdup(j->model_path);
-    return with_weights ? fingerprint_model(j->model, &mem, &j->print, err)
-                        : CAG_OK;
-}
+/* -------------------------------------------------------------- template */
 
 static cag_status unknown_template(const char *name, cag_error *err)
 {
@@ -498,7 +402,7 @@ cag_status build_job_begin(struct build_job *j, const cag_build_opts *o,
     if (o->output)
         st = check_output(j, err);
     if (!st)
-        st = find_model(j, err);
+        st = build_job_find_model(j, err);
     so = build_job_source_opts(j);
     if (!st)
         st = source_read(o->source, o->n_source, &so, &j->src, err);
@@ -515,7 +419,7 @@ cag_status build_job_prepare(struct build_job *j, bool with_weights,
     cag_status st = open_old(j, err);
 
     if (!st)
-        st = open_model(j, with_weights, err);
+        st = build_job_open_model(j, with_weights, err);
     if (!st)
         st = choose_context(j, err);
     if (!st)
@@ -541,9 +445,8 @@ void build_job_release(struct build_job *j)
     jv_free(j->prmt);
     cag_ids_free(&j->ids);
     prompt_release(&j->prompt);
-    cag_model_close(j->model);
+    kit_give(j->o->kit, &j->kit);
     cag_kvc_close(j->old);
-    model_files_release(&j->files);
     source_release(&j->src);
     mem_free(j->range);
     mem_free(j->dir);

@@ -11,8 +11,8 @@
 #include <cag/build.h>
 
 #include "kvc/kvc_layout.h"
+#include "build/build_kit.h"
 #include "model/model.h"
-#include "binding/model_files.h"
 #include "prompt/prompt.h"
 #include "binding/record.h"
 
@@ -23,11 +23,10 @@ struct build_job {
     struct record_range *range; /* [src.n] */
     char *dir;                  /* of the output, for recorded paths */
     char *model_path;
-    double start;     /* for the report                    */
-    const char *hub;  /* the hub id asked for, or NULL     */
-    cag_model *model; /* without weights until the prefill */
-    struct model_files files;
-    struct model_fingerprint print;
+    double start;             /* for the report                    */
+    const char *hub;          /* the hub id asked for, or NULL     */
+    struct kit_parts kit;     /* the model, its digests, an engine */
+    cag_model *model;         /* that of kit                       */
     cag_kvc *old;             /* the cache at the output, or NULL  */
     bool old_damaged;         /* found by verify_full              */
     cag_error no_write;       /* why the output cannot be replaced */
@@ -56,6 +55,10 @@ cag_status build_job_opts(cag_build_opts *own, const cag_build_opts *given,
  * after.  The job must be released, also after a failure. */
 cag_status build_job_begin(struct build_job *j, const cag_build_opts *o,
                            cag_build_report *r, cag_error *err);
+/* The steps of both that concern the model, in build_model.c. */
+cag_status build_job_find_model(struct build_job *j, cag_error *err);
+cag_status build_job_open_model(struct build_job *j, bool with_weights,
+                                cag_error *err);
 struct source_opts build_job_source_opts(const struct build_job *j);
 /* The rest.  On failure the report holds what is known so far. */
 cag_status build_job_prepare(struct build_job *j, bool with_weights,

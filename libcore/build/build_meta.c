@@ -34,7 +34,7 @@ static jv *model_json(const struct build_job *j)
               record_set_str(o, "hub", j->hub) &&
               jv_set_int(o, "n_vocab", m->n_vocab) &&
               jv_set_str(o, "weight_type", m->weight_type) &&
-              jv_set(o, "files", model_files_json(&j->files));
+              jv_set(o, "files", model_files_json(&j->kit.files));
 
     mem_free(rel);
     if (ok)
@@ -51,8 +51,8 @@ static cag_status binding_json(const struct build_job *j, jv *meta,
     cag_status st = sha256_buf(j->template_text, strlen(j->template_text),
                                template_sha, err);
     jv *o = st ? NULL : jv_new_object();
-    bool ok = o && set_sha(o, "config_sha256", j->print.config) &&
-              set_sha(o, "weights_sha256", j->print.weights) &&
+    bool ok = o && set_sha(o, "config_sha256", j->kit.print.config) &&
+              set_sha(o, "weights_sha256", j->kit.print.weights) &&
               set_sha(o, "template_sha256", template_sha) &&
               jv_set_str(o, "rope", j->model->config.rope_text);
 

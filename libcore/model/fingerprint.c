@@ -55,13 +55,6 @@ static const char magic[8] = { 'C', 'A', 'G', 'F', 'P', 'R', 'T', '\n' };
 
 /* ---------------------------------------------------------------- memory */
 
-static bool same_id(const struct file_id *a, const struct file_id *b)
-{
-    return a->dev == b->dev && a->ino == b->ino &&
-           a->size_bytes == b->size_bytes && a->mtime_ns == b->mtime_ns &&
-           a->ctime_ns == b->ctime_ns;
-}
-
 static void encode(uint8_t rec[RECORD], const struct file_id *id,
                    const uint8_t digest[SHA256_SIZE])
 {
@@ -139,7 +132,7 @@ static bool recall(const char *dir, const struct file_id *id,
     while (n > 0 && !hit) {
         const uint8_t *rec = record_at(&b, --n);
 
-        hit = decode(rec, &got) && same_id(&got, id);
+        hit = decode(rec, &got) && file_id_same(&got, id);
         if (hit)
             memcpy(out, rec + 40, SHA256_SIZE);
     }
@@ -215,7 +208,7 @@ out:
 /* --------------------------------------------------------------- hashing */
 
 /* A stamp in the future counts as young: its clock is not ours. */
-static bool is_young(const struct file_id *id)
+bool fingerprint_is_young(const struct file_id *id)
 {
     int64_t last = id->mtime_ns > id->ctime_ns ? id->mtime_ns : id->ctime_ns;
     struct timespec now;
@@ -263,7 +256,7 @@ static cag_status hash_fd(int fd, const char *path, const struct file_id *id,
         goto out;
     }
     file_id_of(&after, &s);
-    if (total != id->size_bytes || !same_id(&after, id)) {
+    if (total != id->size_bytes || !file_id_same(&after, id)) {
         st = cag_fail(err, CAG_E_CHANGED, path, -1,
                       "the file changed while it was read");
         goto out;
@@ -297,7 +290,7 @@ static cag_status fingerprint_id(const char *path,
     file_id_of(id, &s);
     large = mem &&
             id->size_bytes > (mem->min_bytes ? mem->min_bytes : REMEMBER_BYTES);
-    young = is_young(id);
+    young = fingerprint_is_young(id);
     if (large && !mem->ignore && !young &&
         (recall(mem->dir, id, digest) || recall(mem->dir_ro, id, digest))) {
         memcpy(out, digest, SHA256_SIZE);
@@ -339,7 +332,7 @@ static cag_status add_file(struct sha256 *h, const char *path,
 
     if (st)
         return st;
-    if (!same_id(&id, opened))
+    if (!file_id_same(&id, opened))
         return cag_fail(err, CAG_E_CHANGED, path, -1,
                         "the file changed since the model was opened");
     sha256_update(h, digest, SHA256_SIZE);

@@ -16,6 +16,7 @@
 #include <cag/model.h>
 
 #include "util/error.h"
+#include "util/file.h"
 #include "util/hash.h"
 
 struct fingerprint_memory {
@@ -35,6 +36,9 @@ struct fingerprint_memory {
 cag_status fingerprint_file(const char *path,
                             const struct fingerprint_memory *mem,
                             uint8_t out[SHA256_SIZE], cag_error *err);
+
+/* Changed so lately that another change would not show in its times. */
+bool fingerprint_is_young(const struct file_id *id);
 
 struct model_fingerprint {
     uint8_t weights[SHA256_SIZE]; /* of the weight files' digests         */

@@ -35,6 +35,13 @@ void file_id_of(struct file_id *id, const struct stat *s)
     id->ctime_ns = (int64_t)s->st_ctim.tv_sec * 1000000000 + s->st_ctim.tv_nsec;
 }
 
+bool file_id_same(const struct file_id *a, const struct file_id *b)
+{
+    return a->dev == b->dev && a->ino == b->ino &&
+           a->size_bytes == b->size_bytes && a->mtime_ns == b->mtime_ns &&
+           a->ctime_ns == b->ctime_ns;
+}
+
 /* An errno of open or stat on an input as our error. */
 static cag_status fail_open(cag_error *err, int sys, const char *path)
 {

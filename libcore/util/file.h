@@ -20,6 +20,8 @@ struct file_id {
 
 struct stat;
 void file_id_of(struct file_id *id, const struct stat *s);
+/* Device, inode, size and both times. */
+bool file_id_same(const struct file_id *a, const struct file_id *b);
 
 struct file_map {
     const uint8_t *data; /* NULL when the file is empty */

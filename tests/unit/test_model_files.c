@@ -3,6 +3,8 @@
  */
 #include "tests/lib/binding_fixture.h"
 
+#include <time.h>
+
 #include "binding/model_files.h"
 
 static const cag_places nowhere;
@@ -171,10 +173,45 @@ static void files(void **state)
     model_files_release(&f);
 }
 
+/* Whoever keeps a model open asks whether it is still the one. */
+static void unchanged(void **state)
+{
+    const struct timespec while_young = { 2, 100000000 };
+    struct model_files f = { NULL, 0 }, g = { NULL, 0 };
+
+    (void)state;
+    mkdir("u", 0700);
+    put("u/config.json", "c");
+    put("u/a.safetensors", "a");
+    put("u.gguf", "one");
+    assert_int_equal(model_files_list("u", NULL, &f, NULL), CAG_OK);
+    assert_int_equal(model_files_list("u.gguf", NULL, &g, NULL), CAG_OK);
+    /* written this moment: a second write might not show */
+    assert_false(model_files_unchanged(&f, "u"));
+    assert_false(model_files_unchanged(&g, "u.gguf"));
+    nanosleep(&while_young, NULL);
+    assert_true(model_files_unchanged(&f, "u"));
+    assert_true(model_files_unchanged(&f, "./u/"));
+    assert_true(model_files_unchanged(&g, "u.gguf"));
+    assert_false(model_files_unchanged(&g, "u"));
+    put("u/b.safetensors", "b"); /* one more */
+    assert_false(model_files_unchanged(&f, "u"));
+    assert_int_equal(unlink("u/b.safetensors"), 0);
+    assert_true(model_files_unchanged(&f, "u"));
+    assert_int_equal(rename("u/a.safetensors", "u/b.safetensors"), 0);
+    assert_false(model_files_unchanged(&f, "u"));
+    put("u.gguf", "one");
+    assert_false(model_files_unchanged(&g, "u.gguf"));
+    assert_int_equal(unlink("u.gguf"), 0);
+    assert_false(model_files_unchanged(&g, "u.gguf"));
+    model_files_release(&f);
+    model_files_release(&g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = { T(places), T(another_model),
-                                        T(no_memory), T(files) };
+                                        T(no_memory), T(files), T(unchanged) };
 
     return cmocka_run_group_tests(tests, scratch_enter, scratch_leave);
 }
