@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <cag/tool/export.h>
 #include <cag/tool/text_file.h>
 #include <cag/show.h>
 
@@ -14,7 +15,7 @@
 #include "cmd/cli/ui.h"
 
 static struct {
-    const char *model, *template_file, *messages;
+    const char *model, *template_file, *messages, *export;
     bool json, list, sources, text, tokens, prompt, ids, test, check, diff,
         tensors, digest, devices, parse_special, think, shards;
     int n_thread;
@@ -31,6 +32,8 @@ static const opt_spec specs[] = {
     OPT_MORE,
     OPT_FLAG(0, "shards", &o.shards,
              "is a batch of many runs complete, each row once?"),
+    OPT_STR(0, "export", &o.export, "F", NULL,
+            "keys and values as a safetensors file"),
     OPT_FLAG(0, "tokens", &o.tokens, "its tokens"),
     OPT_FLAG(0, "digest", &o.digest, "the content id"),
     OPT_FLAG(0, "tensors", &o.tensors, "shapes and sections"),
@@ -91,6 +94,19 @@ static int verify(cag_kvc *k)
     return UI_OK;
 }
 
+static int export(const cag_kvc *k)
+{
+    cag_error err = CAG_ERROR_INIT;
+    cag_hooks h = places_hooks();
+    cag_status st;
+
+    ui_catch(true);
+    st = cag_kvc_export(k, o.export, -1, h.progress, h.ctx, &err);
+    ui_catch(false);
+    ui_progress_end();
+    return st ? ui_error(&err) : UI_OK;
+}
+
 static int inspect(const char *path)
 {
     cag_error err = CAG_ERROR_INIT;
@@ -103,6 +119,8 @@ static int inspect(const char *path)
         return ui_error(&err);
     if (o.test)
         status = verify(k);
+    else if (o.export)
+        status = export(k);
     else if (o.sources)
         inspect_sources(k, o.json);
     else if (o.text)
@@ -239,9 +257,12 @@ int main(int argc, char **argv)
         return ui_close_stdout(UI_OK);
     }
     if (o.list + o.diff + o.ids + o.prompt + o.devices + o.test + o.check +
-            o.sources + o.text + o.tokens + o.digest + o.tensors + o.shards >
+            o.sources + o.text + o.tokens + o.digest + o.tensors + o.shards +
+            (o.export != NULL) >
         1)
         opt_fail("one view at a time");
+    if (o.export && file[0] && file[1])
+        opt_fail("--export takes one cache");
     if ((o.prompt || o.devices) && file[0])
         opt_fail("--prompt and --devices take no file; the text of a cache "
                  "is shown by --text");
