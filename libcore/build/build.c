@@ -29,6 +29,7 @@
 #include "util/file.h"
 #include "util/file_lock.h"
 #include "util/mem.h"
+#include "util/trust.h"
 
 void cag_build_report_release(cag_build_report *r)
 {
@@ -194,6 +195,21 @@ static cag_status compute(struct build_job *j, cag_engine *e, cag_session *s,
     return st;
 }
 
+/* A mode is the word of its owner: another user's is not taken over, and who
+ * could read that file until now is told why they cannot any more. */
+static void note_private(const struct build_job *j)
+{
+    struct stat sb;
+
+    if (j->o->mode < 0 && stat(j->o->output, &sb) == 0 && !trust_owner(&sb) &&
+        (sb.st_mode & 077))
+        note(&j->o->hooks, CAG_NOTE_WARN,
+             "%s: belonged to user %lu, whose mode %03o is not taken over: now "
+             "only you can read it; --mode lets others",
+             j->o->output, (unsigned long)sb.st_uid,
+             (unsigned)sb.st_mode & 0777);
+}
+
 static cag_status write_file(struct build_job *j, cag_engine *e,
                              const cag_session *s, struct receipt *rc,
                              cag_error *err)
@@ -223,6 +239,7 @@ static cag_status write_file(struct build_job *j, cag_engine *e,
         d.receipt = measure_loss;
         d.receipt_ctx = rc;
     }
+    note_private(j);
     st = kvc_write(j->o->output, &d, j->o->mode, engine_pool(e), err);
     j->r->write_s = clock_s() - start;
     if (st == CAG_E_CANCELLED)

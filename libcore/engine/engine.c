@@ -3,8 +3,6 @@
  */
 #include "engine/engine.h"
 
-#include <string.h>
-
 #include "util/error.h"
 #include "util/mem.h"
 
@@ -110,24 +108,6 @@ const char *cag_engine_numerics(const cag_engine *e)
 const char *cag_engine_products(const cag_engine *e)
 {
     return e->backend->prompt_gemm;
-}
-
-static const char *const precision_names[] = { "default", "exact", "fast",
-                                               "auto" };
-
-const char *cag_precision_name(cag_precision p)
-{
-    return p >= CAG_PRECISION_DEFAULT && p <= CAG_PRECISION_AUTO
-               ? precision_names[p]
-               : NULL;
-}
-
-cag_precision cag_precision_of(const char *name)
-{
-    for (int i = CAG_PRECISION_EXACT; i <= CAG_PRECISION_AUTO; i++)
-        if (strcmp(name, precision_names[i]) == 0)
-            return (cag_precision)i;
-    return CAG_PRECISION_DEFAULT;
 }
 
 const char *cag_engine_device(const cag_engine *e)

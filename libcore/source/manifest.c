@@ -14,6 +14,8 @@
 
 #include <yaml.h>
 
+#include <cag/session.h>
+
 #include "util/arena.h"
 #include "util/error.h"
 #include "util/file.h"
@@ -47,7 +49,8 @@ struct key {
 
 static const char *precision_name(int i)
 {
-    return i == 0 ? "default" : i == 1 ? "exact" : i == 2 ? "fast" : NULL;
+    /* auto follows a cache, and here there is none yet */
+    return i < CAG_PRECISION_AUTO ? cag_precision_name((cag_precision)i) : NULL;
 }
 
 static const char *front_name(int i)

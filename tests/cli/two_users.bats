@@ -135,6 +135,36 @@ mode_is() {
     says "may be written by other users (mode 666); its tokens are computed anew"
 }
 
+@test "in a directory of a group the owner's mode stays, another's is not taken over, and said" {
+    local team=20009
+    member() {
+        timeout 120 setpriv --reuid="$1" --regid="$1" --groups=$team \
+            env CAG_CACHE_DIR="$dir/$2/cache" "${@:3}"
+    }
+    mkdir team
+    chgrp $team team
+    chmod 2770 team
+    cp src.md team/src.md
+    chmod 644 team/src.md
+    cd team
+    ok member 20001 alice cag-build -q --mode 640 -m "$model" -o k.kvc src.md
+    [ "$(stat -c '%a %u %g' k.kvc)" = "640 20001 $team" ]
+    echo more >>src.md
+    ok member 20001 alice cag-build -m "$model" -o k.kvc src.md
+    [ "$(stat -c '%a %u %g' k.kvc)" = "640 20001 $team" ]
+    not grep -q "is not taken over" <<<"$stderr"
+    ok member 20002 bob cag-ask -q -n 2 k.kvc hi
+    # built anew by another member it is his, and what he did not say is not given
+    echo still more >>src.md
+    ok member 20002 bob cag-build -m "$model" -o k.kvc src.md
+    says "k.kvc: belonged to user 20001, whose mode 640 is not taken over: now only you can read it; --mode lets others"
+    [ "$(stat -c '%a %u %g' k.kvc)" = "600 20002 $team" ]
+    ok member 20002 bob cag-build -q --mode 640 -m "$model" -o k.kvc src.md
+    [ "$(stat -c '%a %u %g' k.kvc)" = "640 20002 $team" ]
+    ok member 20001 alice cag-ask -q -n 2 k.kvc hi
+    cd ..
+}
+
 @test "a file that another user made ready gives no mode" {
     chmod 777 "$dir"
     bob sh -c 'umask 0; : >k.kvc; chmod 6777 k.kvc'
