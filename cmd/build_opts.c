@@ -61,6 +61,8 @@ const opt_spec build_specs[] = {
       .help = "convert IN.kvc to -o FILE" },
     OPT_DOUBLE(0, "max-loss", &cli.max_loss, 0, 1e6, "KL", NULL,
                "refuse a lossy codec above this mean KL; default 3e-4"),
+    OPT_CHOICE_OF(0, "calibrate", &cli.calibrate, cag_calibrate_name, NULL,
+                  "find heads that quote: for better evidence"),
     OPT_I64('c', "ctx-size", &cli.n_ctx, 64, 1 << 24, "N", NULL,
             "context to build for; default: the model's"),
     OPT_I64(0, "reserve", &cli.reserve, 0, 1 << 24, "N", NULL,
@@ -306,12 +308,15 @@ static int check_template_name(const cag_manifest *m)
 static void refuse_idle(void)
 {
     static const void *const what[] = {
-        &cli.codec,           &cli.n_ctx,         &cli.reserve,
-        &cli.system,          &cli.system_file,   &cli.label,
-        &cli.refusal,         &cli.ack,           &cli.include,
-        &cli.exclude,         &cli.title,         &cli.files0,
-        &cli.front,           &cli.template_name, &cli.template_file,
-        &cli.engine.precision
+        &cli.codec,         &cli.n_ctx,
+        &cli.reserve,       &cli.system,
+        &cli.system_file,   &cli.label,
+        &cli.refusal,       &cli.ack,
+        &cli.include,       &cli.exclude,
+        &cli.title,         &cli.files0,
+        &cli.front,         &cli.template_name,
+        &cli.template_file, &cli.engine.precision,
+        &cli.calibrate
     };
     static const void *const how[] = {
         &cli.model,    &cli.template_date,    &cli.chunk,      &cli.force,
@@ -378,6 +383,7 @@ int build_fill(cag_build_opts *b, const cag_manifest *m)
     b->chat_template = cli.template_name;
     b->codec = cag_kvc_codec_name(cli.codec);
     b->max_loss = cli.max_loss;
+    b->calibrate = (cag_calibrate)cli.calibrate;
     b->engine.pass_rows = cli.chunk;
     b->force = cli.force;
     b->keep_mtime = cli.keep_mtime;

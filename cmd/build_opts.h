@@ -14,7 +14,7 @@ struct build_cli {
         *refusal, *ack, *template_name, *template_file, *template_date,
         *depfile, *recode, *mode, *manifest;
     struct engine_cli engine;
-    int codec, front, verify, chunk;
+    int codec, calibrate, front, verify, chunk;
     int64_t n_ctx, reserve, max_memory;
     double lock_timeout, checkpoint_s, max_loss;
     struct opt_list include, exclude;

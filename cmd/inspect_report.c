@@ -19,6 +19,27 @@ static void line(const char *name, const char *value)
         ui_printf(stdout, 13, "%-12s %s\n", name, ui_clean(value));
 }
 
+/* layer.head, both from 0. */
+static void attention_print(const cag_kvc_attention *a)
+{
+    char list[16 * 32] = "";
+    size_t n = 0;
+
+    for (int i = 0; i < a->n_head && n < sizeof list; i++)
+        n += (size_t)snprintf(list + n, sizeof list - n, "%s%d.%d",
+                              i ? " " : "", a->head[i].layer, a->head[i].head);
+    ui_printf(stdout, 13, "%-12s %s; quote mass %.2f%s\n", "copy heads", list,
+              (double)a->head[0].mass,
+              a->head[0].mass >= CAG_QUOTE_MASS ? ""
+                                                : ", below 0.20: not used");
+    if (a->has_null)
+        ui_printf(stdout, 13,
+                  "%-12s %.3g, the %d %% quantile of %lld questions (SHA-256 "
+                  "%.16s...)\n",
+                  "null", (double)a->null, a->quantile,
+                  (long long)a->n_question, a->questions_sha256);
+}
+
 void inspect_summary(const cag_kvc *k)
 {
     const cag_kvc_info *i = cag_kvc_get_info(k);
@@ -48,6 +69,8 @@ void inspect_summary(const cag_kvc *k)
               (double)i->kv_stored_bytes / (double)i->n_tok);
     if (cag_kvc_get_receipt(k))
         loss_print(cag_kvc_get_receipt(k), i->n_layer);
+    if (cag_kvc_get_attention(k))
+        attention_print(cag_kvc_get_attention(k));
     ui_printf(stdout, 13, "%-12s %s, %s, %s, precision %s\n", "made by",
               ui_clean(i->tool), ui_clean(i->device), ui_clean(i->numerics),
               ui_clean(i->precision));
@@ -62,6 +85,34 @@ void inspect_summary(const cag_kvc *k)
                   s->filter ? "  filter: " : "",
                   s->filter ? ui_clean(s->filter) : "");
     }
+}
+
+static void attention_json(struct ui_json *j, const cag_kvc_attention *a)
+{
+    ui_json_object(j, "copy_heads");
+    ui_json_double(j, "quote_mass", (double)a->head[0].mass);
+    ui_json_bool(j, "used", a->head[0].mass >= CAG_QUOTE_MASS);
+    ui_json_array(j, "heads");
+    for (int i = 0; i < a->n_head; i++) {
+        ui_json_object(j, NULL);
+        ui_json_int(j, "layer", a->head[i].layer);
+        ui_json_int(j, "head", a->head[i].head);
+        ui_json_double(j, "mass", (double)a->head[i].mass);
+        ui_json_end(j);
+    }
+    ui_json_end(j);
+    ui_json_int(j, "lines", a->n_line);
+    ui_json_int(j, "rows", a->n_row);
+    ui_json_int(j, "tokens", a->n_tok);
+    if (a->has_null) {
+        ui_json_object(j, "null");
+        ui_json_double(j, "value", (double)a->null);
+        ui_json_int(j, "quantile", a->quantile);
+        ui_json_int(j, "questions", a->n_question);
+        ui_json_str(j, "sha256", a->questions_sha256);
+        ui_json_end(j);
+    }
+    ui_json_end(j);
 }
 
 static void json_start(struct ui_json *j, const cag_kvc *k)
@@ -128,6 +179,8 @@ void inspect_json(const cag_kvc *k)
     ui_json_str(&j, "content_id", i->content_id);
     if (cag_kvc_get_receipt(k))
         loss_json(&j, cag_kvc_get_receipt(k), i->n_layer);
+    if (cag_kvc_get_attention(k))
+        attention_json(&j, cag_kvc_get_attention(k));
     ui_json_raw(&j, "meta", meta, n_meta);
     ui_json_array(&j, "sources");
     for (int n = 0; n < i->n_source; n++)

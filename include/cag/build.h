@@ -35,6 +35,15 @@ typedef struct cag_source_spec {
 typedef struct cag_build_kit cag_build_kit;
 CAG_API cag_status cag_build_kit_new(cag_build_kit **out, cag_error *err);
 CAG_API void cag_build_kit_free(cag_build_kit *k);
+/* Are copy heads looked for (cag_kvc_attention)? */
+typedef enum cag_calibrate {
+    CAG_CALIBRATE_AUTO, /* where that is below 5 % of the build: from 2,560
+                           tokens on, where the device measures attention   */
+    CAG_CALIBRATE_OFF,
+    CAG_CALIBRATE_HEADS /* of any text                                      */
+} cag_calibrate;
+/* "auto", "off", "heads"; NULL past the last */
+CAG_API const char *cag_calibrate_name(int i);
 
 /* All that is pointed to is borrowed for the call. */
 typedef struct cag_build_opts {
@@ -83,6 +92,7 @@ typedef struct cag_build_opts {
      * by cag_refresh. */
     const char *model_hub;
     cag_build_kit *kit; /* of builds one after another, or NULL             */
+    cag_calibrate calibrate;
 } cag_build_opts;
 CAG_API void cag_build_opts_init_size(cag_build_opts *o, size_t size);
 static inline void cag_build_opts_init(cag_build_opts *o)
@@ -123,6 +133,7 @@ typedef struct cag_build_report {
     double saved_s;       /* the prefill of what was kept, estimated        */
     double tokenize_s, prefill_s, write_s, total_s;
     double receipt_s;        /* of write_s: measuring a lossy codec         */
+    double calibrate_s;      /* of write_s: finding copy heads            */
     bool has_receipt;        /* also of a cache that stays, and of one that
                                 was refused (CAG_E_LOSS)                    */
     cag_kvc_receipt receipt; /* without loss                                */

@@ -88,12 +88,42 @@ typedef struct cag_kvc_receipt {
     const cag_kvc_loss *loss; /* [n_layer][2]: K, V                        */
 } cag_kvc_receipt;
 
+/* A head of the model's attention, and the share of it that went to the very
+ * token that came next, when lines of the text were quoted. */
+typedef struct cag_kvc_head {
+    int layer, head;
+    float mass; /* 0 .. 1 */
+} cag_kvc_head;
+
+/*
+ * Copy heads: those that look where the text says what comes next, found when
+ * the cache was built.  If the best one's mass is below CAG_QUOTE_MASS they are
+ * not used.  The null is what they look like where the text does not have the
+ * answer: the quantile, over questions of a user, of the attention on the best
+ * place times the model's confidence while the lines of evidence were hidden.
+ */
+typedef struct cag_kvc_attention {
+    int version;
+    const cag_kvc_head *head; /* [n_head] the best first                  */
+    int n_head;
+    int64_t n_line, n_row; /* lines that were quoted, tokens of them ...   */
+    int64_t n_tok;         /* ... over so many tokens of the cache         */
+    bool has_null;
+    float null;   /* 0 .. 1 */
+    int quantile; /* 90: percent of the questions are not above it */
+    int64_t n_question;
+    char questions_sha256[65]; /* of the file they came from */
+} cag_kvc_attention;
+#define CAG_QUOTE_MASS 0.2f
+
 CAG_API cag_status cag_kvc_open(const char *path, cag_kvc **out,
                                 cag_error *err);
 CAG_API void cag_kvc_close(cag_kvc *k);
 CAG_API const cag_kvc_info *cag_kvc_get_info(const cag_kvc *k);
 /* NULL for a codec that loses nothing. */
 CAG_API const cag_kvc_receipt *cag_kvc_get_receipt(const cag_kvc *k);
+/* NULL where none were looked for. */
+CAG_API const cag_kvc_attention *cag_kvc_get_attention(const cag_kvc *k);
 CAG_API const cag_kvc_source *cag_kvc_get_source(const cag_kvc *k, int i);
 /* The exact cached text, and its ids (offsets point into the text). */
 CAG_API const char *cag_kvc_text(const cag_kvc *k, size_t *size);

@@ -17,6 +17,13 @@ bool record_set_str(jv *o, const char *key, const char *s)
     return s ? jv_set_str(o, key, s) : jv_set(o, key, jv_new_null());
 }
 
+const char *cag_calibrate_name(int i)
+{
+    static const char *const name[] = { "auto", "off", "heads" };
+
+    return i >= 0 && i < 3 ? name[i] : NULL;
+}
+
 static const char *spec_kind(const cag_source_spec *s)
 {
     struct stat sb;
@@ -126,6 +133,9 @@ jv *record_build(const cag_build_opts *o, int64_t n_ctx, int64_t reserve,
     ok = ok && jv_set(b, "template", template_json(o)) &&
          jv_set_bool(b, "drop_front_matter", o->drop_front_matter) &&
          jv_set_int(b, "n_ctx", n_ctx) && jv_set_int(b, "reserve", reserve);
+    /* the default is not written: caches of before say nothing */
+    if (ok && o->calibrate != CAG_CALIBRATE_AUTO)
+        ok = jv_set_str(b, "calibrate", cag_calibrate_name(o->calibrate));
     if (ok)
         return b;
     jv_free(b);

@@ -17,6 +17,7 @@
 #include "build/build_guard.h"
 #include "build/build_job.h"
 #include "build/checkpoint.h"
+#include "build/copy_heads.h"
 #include "build/depfile.h"
 #include "engine/engine_note.h"
 #include "engine/engine_rate.h"
@@ -215,6 +216,7 @@ static cag_status write_file(struct build_job *j, cag_engine *e,
                              cag_error *err)
 {
     struct build_chunks c = { s, &j->shape };
+    struct copy_heads heads = { .j = j, .engine = e };
     struct kvc_made made;
     struct kvc_desc d = { .shape = j->shape,
                           .codec = j->codec,
@@ -240,6 +242,10 @@ static cag_status write_file(struct build_job *j, cag_engine *e,
         d.receipt_ctx = rc;
     }
     note_private(j);
+    if (copy_heads_wanted(j)) {
+        d.attention = copy_heads_find;
+        d.attention_ctx = &heads;
+    }
     st = kvc_write(j->o->output, &d, j->o->mode, engine_pool(e), err);
     j->r->write_s = clock_s() - start;
     if (st == CAG_E_CANCELLED)

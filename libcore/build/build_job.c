@@ -23,6 +23,7 @@
 #include "util/clock.h"
 #include "util/note.h"
 #include "util/sized.h"
+#include "build/copy_heads.h"
 #include "build/measure_loss.h"
 #include "prompt/chat.h"
 #include "tokenizer/tokenizer.h"
@@ -316,8 +317,9 @@ static cag_status check_fit(struct build_job *j, cag_error *err)
     st = engine_scratch_bytes(j->model, &j->o->engine, &scratch, err);
     if (st)
         return st;
-    r->build_bytes =
-        held + m->size_bytes + scratch + (j->lossy ? measure_loss_bytes(j) : 0);
+    r->build_bytes = held + m->size_bytes + scratch +
+                     (j->lossy ? measure_loss_bytes(j) : 0) +
+                     copy_heads_bytes(j);
     if (r->n_tok + j->reserve > j->n_ctx)
         return cag_fail(err, CAG_E_LIMIT, j->o->output, -1,
                         "the knowledge does not fit: %lld tokens + %lld "

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "kvc/kvc_read.h"
-#include "kvc/kvc_receipt.h"
+#include "kvc/kvc_member.h"
 #include "build/build_job.h"
 #include "source/source_path.h"
 #include "util/error.h"

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 
 #include "kvc/kvc_read.h"
-#include "kvc/kvc_receipt.h"
+#include "kvc/kvc_member.h"
 #include "build/checkpoint.h"
 #include "binding/model_files.h"
 #include "model/model_find.h"
@@ -96,6 +96,15 @@ static void take_max_loss(const jv *build, cag_build_opts *b)
         b->max_loss = (double)x;
 }
 
+static void take_calibrate(const jv *build, cag_build_opts *b)
+{
+    const char *was = jv_get_str(build, "calibrate", "auto"), *name;
+
+    for (int i = 0; (name = cag_calibrate_name(i)) != NULL; i++)
+        if (!strcmp(name, was))
+            b->calibrate = (cag_calibrate)i;
+}
+
 /* What was a file may have become a pipe, which would be waited for. */
 static cag_status check_kinds(const cag_source_spec *spec, int n,
                               cag_error *err)
@@ -152,6 +161,7 @@ static cag_status take_all(const cag_kvc *k, const char *path,
     b->codec = i->codec;
     b->engine.precision = cag_precision_of(i->precision);
     take_max_loss(build, b);
+    take_calibrate(build, b);
     take_template(k, build, b);
     return CAG_OK;
 }

@@ -41,11 +41,14 @@ struct cag_session {
      * [CAG_STEP_MAX
      * - 1] times as much, until it is known which of them stay. */
     double *mass, *draft_mass;
+    bool mass_rows;         /* rows of a prompt add to sums of their own */
     int draft_pos, n_draft; /* positions of the last step's drafts */
 };
 
 /* Where row t of a step of the session adds; NULL: nowhere. */
 double *session_mass_row(cag_session *s, int t);
+/* The same of row i of a prompt. */
+double *session_mass_prompt(const cag_session *s, int i);
 /* Drafts before position n_tok stay: they are added; the others are not. */
 void session_mass_settle(cag_session *s, int n_tok);
 

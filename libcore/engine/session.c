@@ -176,10 +176,14 @@ static int prompt_rows(cag_engine *e, cag_step *step, int n, float *rows,
                         : last && p->logits ? p->session->logits
                                             : NULL;
 
-        e->row[row++] = (struct forward_row){
-            p->session->kv, p->session->n_tok + *at, p->ids[*at],     logits,
-            NULL,           p->session->view,        p->session->mass
-        };
+        e->row[row++] =
+            (struct forward_row){ p->session->kv,
+                                  p->session->n_tok + *at,
+                                  p->ids[*at],
+                                  logits,
+                                  NULL,
+                                  p->session->view,
+                                  session_mass_prompt(p->session, *at) };
         if (p->greedy && logits)
             e->row[row - 1].best = p->best;
         *at = last ? 0 : *at + 1;

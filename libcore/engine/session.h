@@ -83,6 +83,12 @@ cag_status engine_set_heads(cag_engine *e, const struct copy_head *head, int n,
  * heads), CAG_E_NOMEM; the session is then as it was.
  */
 cag_status session_set_mass(cag_session *s, double *sum, cag_error *err);
+/*
+ * The same for each row of a prompt apart: row i of each prefill from now on
+ * adds to sum + i * n_head * tokens of the prefix.  For prompts alone, of at
+ * most as many tokens as sum has rows.
+ */
+cag_status session_set_mass_rows(cag_session *s, double *sum, cag_error *err);
 struct pool *engine_pool(cag_engine *e);
 /* Host memory that an engine's passes take with these options, beside weights,
  * caches and sessions; m may be open without its weights.  CAG_E_UNSUPPORTED:

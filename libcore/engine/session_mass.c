@@ -69,6 +69,11 @@ double *session_mass_row(cag_session *s, int t)
     return at;
 }
 
+double *session_mass_prompt(const cag_session *s, int i)
+{
+    return s->mass_rows ? s->mass + (size_t)i * sums(s) : s->mass;
+}
+
 void session_mass_settle(cag_session *s, int n_tok)
 {
     const double *from = s->draft_mass;
@@ -99,5 +104,15 @@ cag_status session_set_mass(cag_session *s, double *sum, cag_error *err)
         s->engine->n_measured--;
     }
     s->mass = sum;
+    s->mass_rows = false;
     return CAG_OK;
+}
+
+cag_status session_set_mass_rows(cag_session *s, double *sum, cag_error *err)
+{
+    cag_status st = session_set_mass(s, sum, err);
+
+    if (!st)
+        s->mass_rows = true;
+    return st;
 }

@@ -93,7 +93,8 @@ static cag_status check_sources(const struct kvc_desc *d,
 static cag_status check_extra(const struct kvc_desc *d, cag_error *err)
 {
     static const char *const core[KVC_N_CORE] = KVC_CORE_NAMES;
-    int n_max = KVC_MAX_SECTION - KVC_N_CORE - (d->receipt != NULL);
+    int n_max = KVC_MAX_SECTION - KVC_N_CORE - (d->receipt != NULL) -
+                (d->attention != NULL);
 
     if (d->n_extra < 0 || d->n_extra > n_max)
         return cag_fail(err, CAG_E_LIMIT, NULL, -1,
@@ -105,7 +106,7 @@ static cag_status check_extra(const struct kvc_desc *d, cag_error *err)
         bool ok = n >= 1 && n <= 4 && d->extra[i].size > 0 &&
                   strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789") == n;
 
-        ok = ok && strcmp(name, "RCPT") != 0;
+        ok = ok && strcmp(name, "RCPT") != 0 && strcmp(name, "ATTN") != 0;
         for (int j = 0; ok && j < KVC_N_CORE; j++)
             ok = strcmp(name, core[j]) != 0;
         for (int j = 0; ok && j < i; j++)

@@ -55,8 +55,9 @@ struct cag_kvc {
     struct kvc_shape shape;
     enum kvc_codec codec;
     struct kvc_lazy *lazy;
-    cag_kvc_receipt *receipt; /* of a lossy codec; in the arena */
-    bool is_draft;            /* being written: no receipt yet */
+    cag_kvc_receipt *receipt;     /* of a lossy codec; in the arena */
+    cag_kvc_attention *attention; /* or NULL; in the arena */
+    bool is_draft;                /* being written: no receipt yet */
 };
 
 /* One entry of CHNK; was checked when the file was opened. */

@@ -110,6 +110,11 @@ const cag_kvc_receipt *cag_kvc_get_receipt(const cag_kvc *k)
     return k->receipt;
 }
 
+const cag_kvc_attention *cag_kvc_get_attention(const cag_kvc *k)
+{
+    return k->attention;
+}
+
 const cag_kvc_source *cag_kvc_get_source(const cag_kvc *k, int i)
 {
     return i >= 0 && i < k->info.n_source ? &k->source[i] : NULL;

@@ -6,12 +6,12 @@
  */
 #include "kvc/kvc_receipt.h"
 
-#include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "kvc/kvc_layout.h"
+#include "kvc/kvc_member.h"
 #include "util/error.h"
 
 #define FLT_TOP 3.4028234663852886e38 /* the largest f32 */
@@ -20,34 +20,6 @@ uint64_t kvc_receipt_bound(int n_layer)
 {
     /* a count has at most 16 digits: 53 bits */
     return 512 + (uint64_t)n_layer * 2 * 128;
-}
-
-/* ------------------------------------------------------------------- f32 */
-
-void kvc_f32_hex(float x, char hex[9])
-{
-    uint32_t bits;
-
-    memcpy(&bits, &x, sizeof bits);
-    snprintf(hex, 9, "%08x", (unsigned)bits);
-}
-
-bool kvc_f32_unhex(const char *hex, float *out)
-{
-    uint32_t bits = 0;
-
-    if (strlen(hex) != 8)
-        return false;
-    for (int i = 0; i < 8; i++) {
-        static const char digits[] = "0123456789abcdef";
-        const char *d = strchr(digits, hex[i]);
-
-        if (!d)
-            return false;
-        bits = bits << 4 | (uint32_t)(d - digits);
-    }
-    memcpy(out, &bits, sizeof bits);
-    return true;
 }
 
 /* --------------------------------------------------------------- members */
@@ -175,78 +147,20 @@ cag_status kvc_receipt_to_json(const cag_kvc_receipt *r, const char *codec,
 
 /* ------------------------------------------------------------------ read */
 
-struct reader {
-    const char *file;
-    cag_error *err;
-    cag_status st; /* the first failure */
-};
-
-static void bad(struct reader *r, const char *object, const char *name,
-                const char *expected)
-{
-    if (r->st)
-        return;
-    r->st = cag_fail(r->err, CAG_E_FORMAT, r->file, -1,
-                     "RCPT: %s%s%s is missing or wrong, expected %s", object,
-                     *object ? "." : "", name, expected);
-}
-
-static int64_t read_int(struct reader *r, const jv *o, const char *object,
-                        const char *name, int64_t min, int64_t max)
-{
-    const jv *v = jv_get(o, name);
-    char want[64];
-    int64_t i = jv_int(v, min);
-
-    if (jv_type(v) == JV_INT && i >= min && i <= max)
-        return i;
-    snprintf(want, sizeof want, "an integer in %lld..%lld", (long long)min,
-             (long long)max);
-    bad(r, object, name, want);
-    return min;
-}
-
-/* In min .. max; not a number is in no range. */
-static float read_f32(struct reader *r, const jv *o, const char *object,
-                      const char *name, double min, double max)
-{
-    size_t n;
-    const char *s = jv_str(jv_get(o, name), &n);
-    float x = 0;
-    char want[96];
-
-    if (s && n == 8 && kvc_f32_unhex(s, &x) && (double)x >= min &&
-        (double)x <= max)
-        return x;
-    snprintf(want, sizeof want, "8 hex digits of an f32 in %.4g..%.4g", min,
-             max);
-    bad(r, object, name, want);
-    return 0;
-}
-
-static const jv *read_object(struct reader *r, const jv *v, const char *name)
-{
-    const jv *o = jv_get(v, name);
-
-    if (jv_type(o) != JV_OBJECT)
-        bad(r, "", name, "an object");
-    return o;
-}
-
-static void read_loss(struct reader *r, const jv *layer, int l, bool is_v,
+static void read_loss(struct kvc_members *r, const jv *layer, int l, bool is_v,
                       int64_t n_value, cag_kvc_loss *out)
 {
     const jv *o = jv_get(layer, is_v ? "v" : "k");
     char where[40];
 
     snprintf(where, sizeof where, "layers[%d].%c", l, is_v ? 'v' : 'k');
-    out->max_abs = read_f32(r, o, where, "max", 0, FLT_TOP);
-    out->rel_rms = read_f32(r, o, where, "rel_rms", 0, FLT_TOP);
-    out->n_subnormal = read_int(r, o, where, "subnormal", 0, n_value);
-    out->n_overflow = read_int(r, o, where, "overflow", 0, n_value);
+    out->max_abs = kvc_member_f32(r, o, where, "max", 0, FLT_TOP);
+    out->rel_rms = kvc_member_f32(r, o, where, "rel_rms", 0, FLT_TOP);
+    out->n_subnormal = kvc_member_int(r, o, where, "subnormal", 0, n_value);
+    out->n_overflow = kvc_member_int(r, o, where, "overflow", 0, n_value);
 }
 
-static void read_layers(struct reader *r, const jv *v,
+static void read_layers(struct kvc_members *r, const jv *v,
                         const struct kvc_shape *s, cag_kvc_loss *loss)
 {
     const jv *a = jv_get(v, "layers");
@@ -255,7 +169,7 @@ static void read_layers(struct reader *r, const jv *v,
 
     if (jv_type(a) != JV_ARRAY || jv_count(a) != (size_t)s->n_layer) {
         snprintf(want, sizeof want, "an array of %d layers", s->n_layer);
-        bad(r, "", "layers", want);
+        kvc_member_bad(r, "", "layers", want);
         return;
     }
     for (int l = 0; l < s->n_layer && !r->st; l++)
@@ -264,26 +178,28 @@ static void read_layers(struct reader *r, const jv *v,
                       &loss[2 * l + is_v]);
 }
 
-static void read_all(struct reader *r, const jv *v, const char *codec,
+static void read_all(struct kvc_members *r, const jv *v, const char *codec,
                      const struct kvc_shape *s, cag_kvc_receipt *out)
 {
-    const jv *kl = read_object(r, v, "kl"), *top1 = read_object(r, v, "top1");
-    const jv *probe = read_object(r, v, "probe");
+    const jv *kl = kvc_member_object(r, v, "kl"),
+             *top1 = kvc_member_object(r, v, "top1");
+    const jv *probe = kvc_member_object(r, v, "probe");
     int64_t n;
 
     if (strcmp(jv_get_str(v, "codec", ""), codec) != 0)
-        bad(r, "", "codec", codec);
-    out->version = (int)read_int(r, v, "", "version", 1, INT32_MAX);
-    out->begin = read_int(r, probe, "probe", "begin", 1, s->n_tok - 1);
-    out->end = read_int(r, probe, "probe", "end", out->begin + 1, s->n_tok);
+        kvc_member_bad(r, "", "codec", codec);
+    out->version = (int)kvc_member_int(r, v, "", "version", 1, INT32_MAX);
+    out->begin = kvc_member_int(r, probe, "probe", "begin", 1, s->n_tok - 1);
+    out->end =
+        kvc_member_int(r, probe, "probe", "end", out->begin + 1, s->n_tok);
     n = out->end - out->begin;
-    out->kl_max = read_f32(r, kl, "kl", "max", 0, FLT_TOP);
-    out->kl_p99 = read_f32(r, kl, "kl", "p99", 0, (double)out->kl_max);
-    out->kl_mean = read_f32(r, kl, "kl", "mean", 0, (double)out->kl_max);
-    out->n_same = read_int(r, top1, "top1", "same", 0, n);
+    out->kl_max = kvc_member_f32(r, kl, "kl", "max", 0, FLT_TOP);
+    out->kl_p99 = kvc_member_f32(r, kl, "kl", "p99", 0, (double)out->kl_max);
+    out->kl_mean = kvc_member_f32(r, kl, "kl", "mean", 0, (double)out->kl_max);
+    out->n_same = kvc_member_int(r, top1, "top1", "same", 0, n);
     out->n_clear_flip =
-        read_int(r, top1, "top1", "clear_flips", 0, n - out->n_same);
-    out->ppl_change = read_f32(r, v, "", "ppl_change", -1, FLT_TOP);
+        kvc_member_int(r, top1, "top1", "clear_flips", 0, n - out->n_same);
+    out->ppl_change = kvc_member_f32(r, v, "", "ppl_change", -1, FLT_TOP);
 }
 
 cag_status kvc_receipt_from_json(const jv *v, const char *file,
@@ -291,7 +207,7 @@ cag_status kvc_receipt_from_json(const jv *v, const char *file,
                                  const struct kvc_shape *shape, struct arena *a,
                                  cag_kvc_receipt **out, cag_error *err)
 {
-    struct reader r = { file, err, CAG_OK };
+    struct kvc_members r = { file, "RCPT", err, CAG_OK };
     cag_kvc_receipt *rc = arena_array(a, 1, sizeof *rc);
     cag_kvc_loss *loss =
         arena_array(a, (size_t)shape->n_layer * 2, sizeof *loss);

@@ -27,8 +27,4 @@ cag_status kvc_receipt_from_json(const jv *v, const char *file,
 /* Bytes the section takes at most. */
 uint64_t kvc_receipt_bound(int n_layer);
 
-/* An f32 as 8 hex digits of its bits, as canonical JSON holds it. */
-void kvc_f32_hex(float x, char hex[9]);
-bool kvc_f32_unhex(const char *hex, float *out);
-
 #endif

@@ -34,6 +34,18 @@ static cag_status copy_chunk(void *ctx, int layer, int chunk, uint8_t *dst,
     return st;
 }
 
+static cag_status copy_attention(void *ctx, const cag_kvc *draft,
+                                 cag_kvc_attention *out, cag_error *err)
+{
+    const struct recode *r = ctx;
+
+    (void)draft;
+    (void)err;
+    if (cag_kvc_get_attention(r->in))
+        *out = *cag_kvc_get_attention(r->in);
+    return CAG_OK;
+}
+
 /* ----------------------------------------------------------------- paths */
 
 /* A path relative to r->from, as seen from r->to. */
@@ -103,7 +115,7 @@ static cag_status prepare(struct recode *r, const char *in, const char *out,
     for (int i = 0; i < k->n_section; i++) {
         const struct kvc_section *s = &k->section[i];
 
-        if (s->required)
+        if (s->required || !strcmp(s->name, "ATTN")) /* copy_attention */
             continue;
         memcpy(r->extra[r->n_extra].name, s->name, sizeof s->name);
         r->extra[r->n_extra].data = k->data + s->off;
@@ -137,6 +149,8 @@ static cag_status write_out(struct recode *r, const char *codec,
         .n_extra = r->n_extra,
         .chunk = copy_chunk,
         .ctx = r,
+        .attention = k->attention ? copy_attention : NULL,
+        .attention_ctx = r,
         .expect_content_id = k->info.content_id,
     };
     cag_status st = kvc_check_space(out, &d, err);

@@ -8,6 +8,7 @@
  */
 #include <string.h>
 
+#include "kvc/kvc_attention.h"
 #include "kvc/kvc_impl.h"
 #include "kvc/kvc_receipt.h"
 #include "util/mem.h"
@@ -291,6 +292,22 @@ static cag_status read_receipt(cag_kvc *k, cag_error *err)
     return st;
 }
 
+static cag_status read_attention(cag_kvc *k, cag_error *err)
+{
+    const struct kvc_section *s = kvc_find_section(k, "ATTN");
+    jv *v = NULL;
+    cag_status st;
+
+    if (!s)
+        return CAG_OK;
+    st = read_json(k, s, &v, err);
+    if (!st)
+        st = kvc_attention_from_json(v, k->name, &k->shape, &k->arena,
+                                     &k->attention, err);
+    jv_free(v);
+    return st;
+}
+
 /* ------------------------------------------------------------------- all */
 
 cag_status kvc_read_sections(cag_kvc *k, cag_error *err)
@@ -323,5 +340,7 @@ cag_status kvc_read_sections(cag_kvc *k, cag_error *err)
         st = read_toks(k, err);
     if (!st)
         st = check_ids(k, err);
-    return st ? st : read_receipt(k, err);
+    if (!st)
+        st = read_receipt(k, err);
+    return st ? st : read_attention(k, err);
 }

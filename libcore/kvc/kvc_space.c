@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "kvc/kvc_attention.h"
 #include "kvc/kvc_codec.h"
 #include "kvc/kvc_receipt.h"
 #include "kvc/kvc_write.h"
@@ -51,6 +52,8 @@ uint64_t kvc_size_bound(const struct kvc_desc *d)
             kvc_page_up((uint64_t)s.n_layer * n * KVC_CHNK_SIZE);
     if (kvc_codec_lossy((enum kvc_codec)codec))
         small += kvc_page_up(kvc_receipt_bound(s.n_layer));
+    if (d->attention)
+        small += kvc_page_up(KVC_ATTENTION_BOUND);
     for (int i = 0; i < d->n_extra; i++)
         small += kvc_page_up(d->extra[i].size);
     return kvc_page_up(small + (uint64_t)s.n_layer * kv);

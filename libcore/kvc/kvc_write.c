@@ -17,6 +17,7 @@
 
 #include <string.h>
 
+#include "kvc/kvc_attention.h"
 #include "kvc/kvc_codec.h"
 #include "kvc/kvc_impl.h"
 #include "kvc/kvc_meta.h"
@@ -64,7 +65,7 @@ struct writer {
     int n_slot, n_worker;
     int first; /* chunk in slot 0 */
     struct kvc_made made;
-    struct buf receipt; /* RCPT */
+    struct buf receipt, attention; /* RCPT, ATTN */
     struct file_out out;
     bool open;
 };
@@ -451,31 +452,49 @@ static cag_status make_receipt(struct writer *w, const cag_kvc_receipt *r,
 }
 
 /*
- * The file but for its receipt is complete: it is opened as a reader would,
- * for the caller to measure.  RCPT stands after KV, because its size is not
- * known before.
+ * The file but for what is measured of it is complete: it is opened as a
+ * reader would, for the caller to measure.  RCPT and ATTN stand after KV,
+ * because their size is not known before.
  */
-static cag_status add_receipt(struct writer *w, cag_error *err)
+static cag_status measure(struct writer *w, cag_kvc_receipt *r,
+                          cag_kvc_attention *a, cag_error *err)
 {
     struct file_map map;
-    cag_kvc_receipt r = { .version = KVC_RECEIPT_VERSION };
     cag_kvc *draft = NULL;
     cag_status st = file_out_map(&w->out, &map, err);
 
     if (st)
         return st;
     st = kvc_parse_draft(map.data, map.size, w->out.path, &draft, err);
-    if (!st)
-        st = w->d->receipt(w->d->receipt_ctx, draft, &r, err);
+    if (!st && w->d->receipt)
+        st = w->d->receipt(w->d->receipt_ctx, draft, r, err);
+    if (!st && w->d->attention)
+        st = w->d->attention(w->d->attention_ctx, draft, a, err);
     cag_kvc_close(draft);
     file_unmap(&map);
-    if (!st)
+    return st;
+}
+
+static cag_status add_measured(struct writer *w, cag_error *err)
+{
+    cag_kvc_receipt r = { .version = KVC_RECEIPT_VERSION };
+    cag_kvc_attention a = { .version = KVC_ATTENTION_VERSION };
+    int first = w->n_sec;
+    cag_status st = measure(w, &r, &a, err);
+
+    if (!st && w->d->receipt) {
         st = make_receipt(w, &r, err);
-    if (st)
-        return st;
-    add(w, "RCPT", false, w->receipt.data, w->receipt.size);
-    st = write_section(w, &w->sec[w->n_sec - 1], err);
-    return st ? st : close_off(w, err);
+        if (!st)
+            add(w, "RCPT", false, w->receipt.data, w->receipt.size);
+    }
+    if (!st && a.n_head) {
+        st = kvc_attention_section(&a, &w->shape, &w->attention, err);
+        if (!st)
+            add(w, "ATTN", false, w->attention.data, w->attention.size);
+    }
+    for (int i = first; i < w->n_sec && !st; i++)
+        st = write_section(w, &w->sec[i], err);
+    return st || w->n_sec == first ? st : close_off(w, err);
 }
 
 static void release(struct writer *w)
@@ -497,6 +516,7 @@ static void release(struct writer *w)
     buf_free(&w->prmt_text);
     buf_free(&w->text);
     buf_free(&w->receipt);
+    buf_free(&w->attention);
     jv_free(w->meta);
     mem_free(w);
 }
@@ -523,8 +543,8 @@ cag_status kvc_write(const char *path, const struct kvc_desc *d, int mode,
     st = write_chunks(w, pool, err);
     if (!st)
         st = write_rest(w, err);
-    if (!st && d->receipt)
-        st = add_receipt(w, err);
+    if (!st && (d->receipt || d->attention))
+        st = add_measured(w, err);
     if (!st) {
         w->open = false; /* commit aborts itself */
         st = file_out_commit(&w->out, err);

@@ -66,6 +66,15 @@ struct kvc_desc {
     cag_status (*receipt)(void *ctx, const cag_kvc *draft, cag_kvc_receipt *r,
                           cag_error *err);
     void *receipt_ctx;
+    /*
+     * Or NULL: the copy heads, found in or taken from the finished file but
+     * for them (draft, valid during the call).  What out
+     * points to must live until kvc_write returns; out->n_head 0: none, and no
+     * section.  A failure leaves no file.
+     */
+    cag_status (*attention)(void *ctx, const cag_kvc *draft,
+                            cag_kvc_attention *out, cag_error *err);
+    void *attention_ctx;
     /* NULL, or 64 hex digits: another content id is CAG_E_CORRUPT and no
      * file is made */
     const char *expect_content_id;

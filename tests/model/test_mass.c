@@ -246,6 +246,57 @@ static void bits(void **state)
         }
 }
 
+/* Rows of a prompt apart: each is what it adds, however prompts are cut. */
+static void rows_apart(void **state)
+{
+    (void)state;
+    for (int i = 0; i < N_SETUP; i++) {
+        static const int cut[][2] = { { N_QUESTION, 0 },
+                                      { 3, N_QUESTION - 3 } };
+        struct place x;
+        struct copy_head head[N_HEAD];
+        cag_prefix *p = NULL;
+
+        place_open(&x, &setups[i], 150);
+        heads_of(&x, head);
+        size_t n = sums(&x);
+        double *all = plain_alloc(n), *row = plain_alloc(N_QUESTION * n);
+        for (int j = 0; j < 2; j++) {
+            cag_engine *e = engine_of(&x, 1 + j, j ? 2 : 0);
+            cag_session *s;
+
+            OK(engine_set_heads(e, head, N_HEAD, err));
+            OK(cag_prefix_new(e, x.k, &p, err));
+            s = mt_session(e, p, x.n + MORE);
+            memset(all, 0, n * sizeof *all);
+            memset(row, 0, N_QUESTION * n * sizeof *row);
+            OK(session_set_mass(s, all, err));
+            OK(cag_session_prefill(s, x.ids + x.n, N_QUESTION, NULL, err));
+            OK(cag_session_truncate(s, x.n, err));
+            for (int part = 0, at = 0; part < 2; at += cut[j][part++])
+                if (cut[j][part]) {
+                    OK(session_set_mass_rows(s, row + (size_t)at * n, err));
+                    OK(cag_session_prefill(s, x.ids + x.n + at, cut[j][part],
+                                           NULL, err));
+                }
+            OK(session_set_mass(s, NULL, err));
+            for (size_t t = 0; t < n; t++) {
+                double sum = 0;
+
+                for (int r = 0; r < N_QUESTION; r++)
+                    sum += row[(size_t)r * n + t];
+                assert_true(sum == all[t]); /* added in the same order */
+            }
+            cag_session_free(s);
+            cag_prefix_free(p);
+            cag_engine_free(e);
+        }
+        free(all);
+        free(row);
+        place_close(&x);
+    }
+}
+
 /* ----------------------------------------------------------------- refused */
 
 static void refused(void **state)
@@ -302,6 +353,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(refused),
         cmocka_unit_test(bits),
+        cmocka_unit_test(rows_apart),
         cmocka_unit_test(reference),
     };
 

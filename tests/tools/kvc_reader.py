@@ -352,6 +352,26 @@ def check_rcpt(rcpt, kv):
                     subnormal=between(0, n_value))
 
 
+def check_attn(attn, kv):
+    is_object = lambda v: isinstance(v, dict)
+    n_tok, most, seen = kv["n_tok"], 1, set()
+    members(attn, "ATTN", quotes=is_object, version=between(1, (1 << 31) - 1),
+            heads=lambda v: isinstance(v, list) and 1 <= len(v) <= 32)
+    for i, head in enumerate(attn["heads"]):
+        members(head, f"ATTN heads {i}", head=between(0, 1023),
+                layer=between(0, kv["n_layer"] - 1), mass=is_f32(0, most))
+        most = f32(head["mass"])
+        seen.add((head["layer"], head["head"]))
+    need(len(seen) == len(attn["heads"]), "ATTN: a head twice")
+    members(attn["quotes"], "ATTN quotes", lines=between(1, n_tok),
+            rows=between(1, n_tok), tokens=between(1, n_tok))
+    if "null" in attn:
+        need(is_object(attn["null"]), "ATTN null")
+        members(attn["null"], "ATTN null", quantile=between(1, 100),
+                questions=between(1, (1 << 31) - 1), sha256=is_digest,
+                value=is_f32(0, 1))
+
+
 # ------------------------------------------------------------------- file
 
 class Kvc:
@@ -375,6 +395,8 @@ class Kvc:
              "RCPT is missing" if lossy else "RCPT of an exact codec")
         if lossy:
             check_rcpt(load_json(self.bytes("RCPT"), "RCPT"), self.kv)
+        if "ATTN" in self.sections:
+            check_attn(load_json(self.bytes("ATTN"), "ATTN"), self.kv)
 
     def read_header(self):
         data = self.data
