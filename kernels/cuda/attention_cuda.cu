@@ -24,6 +24,9 @@
  * state: the transform is linear, so merge_kernel undoes it once for all items
  * of a row.  Items of codes always leave states, for a row's own tiles are f16.
  *
+ * Tiles that a view hides as a whole are skipped, hidden keys of others are
+ * masked as those past a row's end.
+ *
  * Scores are in units of log2, so p = 2^(s - max); the running maximum and
  * sum are kept per row, the output is scaled when the maximum grows.  Items
  * that cover only part of a row's keys leave (m, l, o) for merge_kernel.
@@ -33,10 +36,8 @@
 extern "C" {                              /* q8h_block */
 #include "kernels/kernels.h"
 }
-#include "kernels/cuda/cuda.cuh"
+#include "kernels/cuda/tiles.cuh"
 
-#define WARPS 4
-#define THREADS (32 * WARPS)
 #define M_ROWS (16 * WARPS)
 
 struct attn_args {
@@ -47,155 +48,6 @@ struct attn_args {
 
 /* After a state's o: m, l, whether o is rotated, and a gap. */
 enum { STATE_M, STATE_L, STATE_ROTATED, STATE_TAIL = 4 };
-
-/* ------------------------------------------------------------ shared memory */
-
-template <int D> struct layout {
-    static const int k_bytes = KV_TILE * D * 2;
-    static const int stage_bytes = 2 * k_bytes;
-    /* two stages; at the end o [4][16][D] f32, just one stage, m and l;
-       of codes one stage, and two of codes, just as large */
-    static const int codes_bytes = k_bytes;
-    static const int bytes = 2 * stage_bytes;
-};
-
-/* Where 8 tokens (half h of 16) of channel c of token group b lie. */
-template <int D> __device__ static uint8_t *k_at(uint8_t *k, int b, int c,
-                                                 int h)
-{
-    return k + (b * D + c) * 32 + ((h ^ (c >> 2 & 1)) << 4);
-}
-
-/* Where channels 8 * q .. of token t lie. */
-__device__ static uint8_t *v_at(uint8_t *v, int t, int q)
-{
-    return v + (q / 4 * KV_TILE + t) * 64 + ((q % 4 ^ (t >> 1 & 3)) << 4);
-}
-
-/* A K and a V tile of one head on the device; of codes, their scales. */
-struct tiles {
-    const uint8_t *k, *v, *ks, *vs;
-};
-
-template <bool CODES>
-__device__ static struct tiles find_tile(const struct cuk_kv &kv, int layer,
-                                         int n_kv_head, int head, int tile,
-                                         int d)
-{
-    const bool own = !CODES && tile >= kv.n_shared;
-    const size_t bytes = (size_t)KV_TILE * (size_t)d * (CODES ? 1 : 2);
-    int i = own ? tile - kv.n_shared : tile, n;
-    const uint8_t *base = find_chunk(own ? kv.own : kv.shared, layer, &i, &n);
-    const size_t k = (size_t)head * (size_t)n + (size_t)i;
-    const size_t v = k + (size_t)n_kv_head * (size_t)n;
-    const uint8_t *scale = base + 2 * (size_t)n_kv_head * (size_t)n * bytes;
-    struct tiles t = { base + k * bytes, base + v * bytes, NULL, NULL };
-
-    if (CODES) {
-        t.ks = scale + k * KV_TILE * 2;
-        t.vs = scale + v * KV_TILE * 2;
-    }
-    return t;
-}
-
-/* Where piece j (8 elements) of a K and of a V tile lies. */
-template <int D>
-__device__ static void place(uint8_t *stage, int j, int d, uint8_t **k,
-                             uint8_t **v)
-{
-    const int full = d / 32 * 256, part = d % 32 / 8;
-    int r = j / 2, t, q;
-
-    if (j < full) {
-        t = j % 256 / 4;
-        q = j / 256 * 4 + j % 4;
-    } else {
-        t = (j - full) / part;
-        q = d / 32 * 4 + (j - full) % part;
-    }
-    *k = k_at<D>(stage, r / d, r % d, j % 2);
-    *v = v_at(stage + layout<D>::k_bytes, t, q);
-}
-
-/*
- * Start copying a tile pair: 8 * d pieces of 16 bytes each.  Where d is all of
- * D, a thread's next piece lies NEXT bytes after the one before, in memory, in
- * K and in V alike, and no address is computed twice: with one division a
- * piece, addresses were half of all instructions.
- */
-static const int NEXT = 16 * THREADS;
-
-template <int D>
-__device__ static void fetch(uint8_t *stage, const struct tiles &from, int d)
-{
-    if (d == D) {
-        const int tid = (int)threadIdx.x;
-        uint8_t *k, *v;
-        place<D>(stage, tid, D, &k, &v);
-#pragma unroll
-        for (int i = 0; i < 8 * D / THREADS; i++) {
-            copy_async16(k + NEXT * i, from.k + 16 * tid + NEXT * i);
-            copy_async16(v + NEXT * i, from.v + 16 * tid + NEXT * i);
-        }
-        return;
-    }
-    for (int j = (int)threadIdx.x; j < 8 * d; j += THREADS) {
-        uint8_t *k, *v;
-        place<D>(stage, j, d, &k, &v);
-        copy_async16(k, from.k + 16 * j);
-        copy_async16(v, from.v + 16 * j);
-    }
-}
-
-/* The same of codes, to where they wait: 4 * d pieces, K then V. */
-__device__ static void fetch_codes(uint8_t *to, const struct tiles &from,
-                                   int d)
-{
-    for (int j = (int)threadIdx.x; j < 4 * d; j += THREADS) {
-        copy_async16(to + 16 * j, from.k + 16 * j);
-        copy_async16(to + KV_TILE * d + 16 * j, from.v + 16 * j);
-    }
-}
-
-struct alignas(8) codes8 { uint32_t w[2]; };
-struct alignas(16) half8 { uint32_t w[4]; };
-
-/* Piece j of codes that have arrived, to f16 at k and v. */
-__device__ static void spread_piece(uint8_t *k, uint8_t *v,
-                                    const uint8_t *codes, int j, int d)
-{
-    const struct codes8 a = ((const struct codes8 *)codes)[j];
-    const struct codes8 b = ((const struct codes8 *)codes)[8 * d + j];
-    struct half8 h;
-
-    codes_f16(h.w, a.w[0]);
-    codes_f16(h.w + 2, a.w[1]);
-    *(struct half8 *)k = h;
-    codes_f16(h.w, b.w[0]);
-    codes_f16(h.w + 2, b.w[1]);
-    *(struct half8 *)v = h;
-}
-
-/* All of them, to the f16 tile pair. */
-template <int D>
-__device__ static void spread(uint8_t *stage, const uint8_t *codes, int d)
-{
-    const int tid = (int)threadIdx.x;
-    uint8_t *k, *v;
-
-    if (d == D) {
-        place<D>(stage, tid, D, &k, &v);
-#pragma unroll
-        for (int i = 0; i < 8 * D / THREADS; i++)
-            spread_piece(k + NEXT * i, v + NEXT * i, codes, tid + THREADS * i,
-                         D);
-        return;
-    }
-    for (int j = tid; j < 8 * d; j += THREADS) {
-        place<D>(stage, j, d, &k, &v);
-        spread_piece(k, v, codes, j, d);
-    }
-}
 
 /* ---------------------------------------------------------------- the walk */
 
@@ -302,28 +154,36 @@ __device__ static float grow_unit(struct scales *s, float inv[2])
     return s->top > old ? old * inv[0] : 1.0f;
 }
 
-/* Keys past a row's last one, of NB groups from key0 on: only where a row ends
- * in them, which is the last tile of most items. */
+/* Keys past a row's last one, and those that are not seen, of NB groups from
+ * key0 on: only where a row ends in them, which is the last tile of most items,
+ * or where something is hidden. */
 template <int NB>
 __device__ static void hide(float s[NB][8], const int last[2], int key0,
-                            int lane)
+                            uint64_t seen, int lane)
 {
-    if (key0 + 16 * NB - 1 <= last[0] && key0 + 16 * NB - 1 <= last[1])
+    if (key0 + 16 * NB - 1 <= last[0] && key0 + 16 * NB - 1 <= last[1] &&
+        seen == ~(uint64_t)0)
         return;
 #pragma unroll
     for (int b = 0; b < NB; b++)
 #pragma unroll
         for (int i = 0; i < 8; i++) {
             int key = key0 + 16 * b + 8 * (i / 4) + 2 * (lane % 4) + i % 2;
-            if (key > last[i / 2 % 2])
+            if (key > last[i / 2 % 2] || !(seen >> (key % KV_TILE) & 1))
                 s[b][i] = -INFINITY;
         }
 }
 
+/* A tile's: the first one's position, and which are seen. */
+struct keys {
+    int      first;
+    uint64_t seen;
+};
+
 /* Continue the rows' state over NB groups of 16 keys of a tile. */
 template <int D, int NB, bool CODES>
 __device__ static void step(struct rows<D> &r, struct scales &sc,
-                            uint8_t *stage, int key0, int b0,
+                            uint8_t *stage, const struct keys &of, int b0,
                             const uint32_t (*qf)[4], int lane)
 {
     uint8_t *v = stage + layout<D>::k_bytes;
@@ -334,7 +194,7 @@ __device__ static void step(struct rows<D> &r, struct scales &sc,
         scale<NB>(s, sc.k, b0, sc.unit, lane);
         grown = grow_unit(&sc, inv);
     }
-    hide<NB>(s, r.last, key0 + 16 * b0, lane);
+    hide<NB>(s, r.last, of.first + 16 * b0, of.seen, lane);
 #pragma unroll
     for (int b = 0; b < NB; b++)
 #pragma unroll
@@ -397,6 +257,15 @@ struct part {
     bool  rotated;
 };
 
+/* What weights of a row and head are made of, for whoever asks. */
+__device__ static void put_norm(float *norm, size_t at, float m, float l)
+{
+    if (!norm)
+        return;
+    norm[2 * at] = m;
+    norm[2 * at + 1] = l;
+}
+
 /* To the result, or to the state. */
 __device__ static void put_pair(const struct attn_args &g,
                                 const struct cuk_item &it, int i, int c,
@@ -412,8 +281,10 @@ __device__ static void put_pair(const struct attn_args &g,
     if (c >= s.d_head)
         return;
     if (it.split < 0) {
-        at = ((size_t)t * (size_t)s.n_head + head) * (size_t)s.d_head +
-             (size_t)c;
+        at = (size_t)t * (size_t)s.n_head + head;
+        if (c == 0)
+            put_norm(g.a.dev_norm, at, p.m, p.l);
+        at = at * (size_t)s.d_head + (size_t)c;
         float inv = 1.0f / p.l;
         put_operand(g.a.dev_out, g.a.out_type, at, p.o0 * inv);
         put_operand(g.a.dev_out, g.a.out_type, at + 1, p.o1 * inv);
@@ -512,21 +383,22 @@ __device__ static void walk(const struct attn_args &g,
     fetch<D>(smem, find_tile<false>(kv, g.a.layer, s.n_kv_head, head,
                                     it.tile0, d), d);
     copy_commit();
-    for (int tile = it.tile0, stage = 0; tile < it.tile1;
-         tile++, stage ^= layout<D>::stage_bytes) {
-        if (tile + 1 < it.tile1)
+    for (int tile = it.tile0, stage = 0, next; tile < it.tile1;
+         tile = next, stage ^= layout<D>::stage_bytes) {
+        next = next_seen(kv, g.a.dev_view, tile + 1, it.tile1);
+        if (next < it.tile1)
             fetch<D>(smem + (stage ^ layout<D>::stage_bytes),
-                     find_tile<false>(kv, g.a.layer, s.n_kv_head, head,
-                                      tile + 1, d), d);
+                     find_tile<false>(kv, g.a.layer, s.n_kv_head, head, next,
+                                      d), d);
         copy_commit();
+        const struct keys of = { tile * KV_TILE,
+                                 seen_keys(kv, g.a.dev_view, tile) };
         copy_wait<1>();
         __syncthreads();
         if (FEW)
-            step<D, 1, false>(r, none, smem + stage, tile * KV_TILE, warp, qf,
-                              lane);
+            step<D, 1, false>(r, none, smem + stage, of, warp, qf, lane);
         else if (16 * warp < n)
-            step<D, 4, false>(r, none, smem + stage, tile * KV_TILE, 0, qf,
-                              lane);
+            step<D, 4, false>(r, none, smem + stage, of, 0, qf, lane);
         __syncthreads();
     }
 }
@@ -556,28 +428,30 @@ __device__ static void walk_codes(const struct attn_args &g,
     sc.unit[0] = r.unit[0];
     sc.unit[1] = r.unit[1];
     sc.top = 0;
-    for (int tile = it.tile0, stage = 0; tile < it.tile1;
-         tile++, stage ^= layout<D>::codes_bytes) {
+    for (int tile = it.tile0, stage = 0, after; tile < it.tile1;
+         tile = after, stage ^= layout<D>::codes_bytes) {
+        after = next_seen(kv, g.a.dev_view, tile + 1, it.tile1);
         sc.k = next.k;
         sc.v = next.v;
-        if (tile + 1 < it.tile1) {
-            from = find_tile<true>(kv, g.a.layer, s.n_kv_head, head, tile + 1,
-                                   d);
+        if (after < it.tile1) {
+            from = find_tile<true>(kv, g.a.layer, s.n_kv_head, head, after, d);
             fetch_codes(codes + (stage ^ layout<D>::codes_bytes), from, d);
             load_scales(&next, from, lane);
         }
         copy_commit();
+        const struct keys of = { tile * KV_TILE,
+                                 seen_keys(kv, g.a.dev_view, tile) };
         copy_wait<1>();
         /* these codes are there, and nobody reads the tile before any more */
         __syncthreads();
         spread<D>(smem, codes + stage, d);
         __syncthreads();
         if (FEW)
-            step<D, 1, true>(r, sc, smem, tile * KV_TILE, warp, qf, lane);
+            step<D, 1, true>(r, sc, smem, of, warp, qf, lane);
         else if (16 * warp < n)
 #pragma unroll 1               /* registers */
             for (int b = 0; b < KV_TILE / 16; b += 2)
-                step<D, 2, true>(r, sc, smem, tile * KV_TILE, b, qf, lane);
+                step<D, 2, true>(r, sc, smem, of, b, qf, lane);
     }
 #pragma unroll
     for (int j = 0; j < D / 8; j++)
@@ -712,6 +586,8 @@ merge_kernel(struct attn_args g)
             o += v;
         }
     }
+    if (c == 0)
+        put_norm(g.a.dev_norm, (size_t)t * nh + head, top, sum);
     if (any)
         o += hadamard(rotated, g.block.n, (float *)smem);
     if (c < s.d_head)

@@ -160,12 +160,15 @@ struct cuk_seg {
  * One timeline: tiles [0, n_shared) from shared, others from own, whose
  * tile 0 is the timeline's tile n_shared.  codes: the shared chunks are of
  * codec q8h, with their scales and factors (kvc_layout.h), 16-aligned; a
- * layer's first chunk says its factors.
+ * layer's first chunk says its factors.  Its rows see, of the tiles
+ * [0, n_view), the keys whose bits are set in the pass's words from view on
+ * (kv_view.h), and all later ones.
  */
 struct cuk_kv {
     struct cuk_seg shared, own;
     int32_t n_shared;
     int32_t codes;
+    int32_t view, n_view;
 };
 
 /* One row of a pass.  kv < 0: an empty row (of a graph made for more): its
@@ -302,11 +305,12 @@ int cuk_argmax(struct cuk_stream *s, int32_t *dev_id, const float *dev_logits,
  * Work of one block per KV head: query rows of tokens [row0, row0 + n_row)
  * (times the GQA group) over tiles [tile0, tile1) of timeline kv.  All rows
  * see those tiles at the same addresses: they are of one timeline, or the
- * tiles lie in a prefix they share.  A key is visible at positions up to the
- * row's own.  The state (m, l, o) of token t goes to slot state0[t] + split;
- * split < 0: no other item has these rows, the result is written at once.
- * Tiles of codes and of f16 share no item.
- * n_row = 0: nothing to do (padding of a graph made for more).
+ * tiles lie in a prefix they share, of which they see the same.  A key is
+ * visible at positions up to the row's own, in tiles that are not hidden as a
+ * whole, which cost nothing.  The state (m, l, o) of token t goes to slot
+ * state0[t] + split; split < 0: no other item has these rows, the result is
+ * written at once. Tiles of codes and of f16 share no item. n_row = 0: nothing
+ * to do (padding of a graph made for more).
  */
 struct cuk_item {
     int32_t row0, n_row;
@@ -321,16 +325,18 @@ struct cuk_plan {
     int32_t *state0;       /* [cap_row + 1]: first state of each token;
                               state0[t + 1] - state0[t] states          */
     int cap_item, cap_row, cap_state;
-    int n_item, n_state; /* results                     */
+    int n_item, n_state;  /* results                     */
+    const uint64_t *view; /* words of the timelines' views; NULL: none has */
 };
 
 /*
  * Distribute rows (adjacent rows of one timeline ascend; rows that share a
- * prefix adjoin) over items, so that a prefix is read once for all rows that
- * share it and about n_block blocks are busy (cuk_attention_blocks says how
- * many fit): split_tile tiles each, 0: chosen.  Empty rows get no item.
- * kv: host copy of what is uploaded.  False when a capacity is too small;
- * with split_tile 0 those of cuk_plan_bound are enough.
+ * prefix and a view adjoin) over items, so that a prefix is read once for all
+ * rows that share both, what is hidden not at all, and about n_block blocks are
+ * busy (cuk_attention_blocks says how many fit): split_tile tiles each, 0:
+ * chosen.  Empty rows get no item. kv: host copy of what is uploaded.  False
+ * when a capacity is too small; with split_tile 0 those of cuk_plan_bound are
+ * enough.
  */
 bool cuk_plan_make(struct cuk_plan *p, const struct cuk_shape *shape,
                    const struct cuk_row *row, int n_row,
@@ -350,6 +356,7 @@ struct cuk_attn {
     const float *dev_q_unit;
     const struct cuk_row *dev_row;
     const struct cuk_kv *dev_kv;
+    const uint64_t *dev_view; /* words of views, or NULL           */
     int n_row;
     const struct cuk_item *dev_item; /* [n_item]                          */
     int n_item;
@@ -359,6 +366,9 @@ struct cuk_attn {
                                   plan: not 0                       */
     void *dev_out;             /* [n_row, n_head, d_head]           */
     int out_type;              /* operand type                      */
+    float *dev_norm;           /* [n_row, n_head, 2] or NULL: for cuk_mass,
+                                  the largest score and the sum of
+                                  2^(score - largest)               */
 };
 /*
  * out = softmax(q k) v, by tensor cores (f16 operands, f32 sums) and online
@@ -370,6 +380,31 @@ int cuk_attention(struct cuk_stream *s, const struct cuk_attn *a);
 /* Blocks of it that the device runs at a time: cuk_plan_make's n_block. */
 int cuk_attention_blocks(struct cuk_dev *d, const struct cuk_shape *shape,
                          int *n);
+
+/*
+ * What heads of a layer give each key of a prefix.  A run is rows of one
+ * timeline that add to one sum; n_tok tokens of its prefix count.
+ */
+struct cuk_run {
+    int32_t row0, n_row, n_tok, reserved;
+};
+struct cuk_mass {
+    struct cuk_attn attn;          /* as it ran, with dev_norm */
+    const struct cuk_run *dev_run; /* [n_run] */
+    const int32_t *dev_head;       /* [n_head] query heads */
+    int n_run, n_head;
+    int n_tile; /* of the longest prefix */
+    /* head i of run r at r * run_stride + i * n_tile * KV_TILE */
+    float *dev_out;
+    size_t run_stride;
+};
+/*
+ * out[t] = sum over the run's rows of the share of attention that token t
+ * gets, 0 where it is hidden; nothing is written from n_tok on.  Rows are
+ * added in double, ascending.
+ * ref on the same q and tiles: |diff| <= 1e-3 * n_row
+ */
+int cuk_mass(struct cuk_stream *s, const struct cuk_mass *m);
 
 #ifdef __cplusplus
 }

@@ -7,9 +7,12 @@
  * by itself even when it is not shared.  The tiles of a block are
  * split so that about n_block blocks are busy: a single question over a long
  * prefix uses the whole device, a long prompt is not split at all and needs
- * no states.
+ * no states.  Tiles that a view hides are no work: an item begins and ends with
+ * tiles that are seen, and those between are skipped.
  */
 #include "kernels/cuda/kernels_cuda.h"
+
+#include <limits.h>
 
 #define MIN_SPLIT 4
 
@@ -43,7 +46,8 @@ static int group_end(const struct cuk_row *row, const struct cuk_kv *kv, int r0,
         const struct cuk_kv *b = &kv[row[r].kv];
         if (row[r].kv != row[r0].kv &&
             (a->n_shared == 0 || b->n_shared != a->n_shared ||
-             b->shared.base != a->shared.base))
+             b->shared.base != a->shared.base || b->view != a->view ||
+             b->n_view != a->n_view))
             break;
     }
     return r;
@@ -73,15 +77,50 @@ static void emit(struct planner *pl, int r0, int r1, int tile0, int tile1,
                            split, { 0, 0 } };
 }
 
+/* The first tile in [t, end) that row r sees something of, or end. */
+static int next_seen(const struct planner *pl, int r, int t, int end)
+{
+    const struct cuk_kv *kv = &pl->kv[pl->row[r].kv];
+
+    while (t < end && t < kv->n_view && pl->p->view[kv->view + t] == 0)
+        t++;
+    return t;
+}
+
+/* The end of the first n tiles in [t, end) that row r sees something of; n
+ * becomes how many there are. */
+static int seen_end(const struct planner *pl, int r, int t, int end, int *n)
+{
+    int most = *n, last = t;
+
+    for (*n = 0; *n < most && (t = next_seen(pl, r, t, end)) < end; ++*n)
+        last = ++t;
+    return last;
+}
+
+static int n_seen(const struct planner *pl, int r, int tile0, int tile1)
+{
+    int n = INT_MAX;
+
+    if (pl->kv[pl->row[r].kv].n_view == 0)
+        return tile1 - tile0;
+    seen_end(pl, r, tile0, tile1, &n);
+    return n;
+}
+
 /* Tiles [tile0, tile1) for rows [r0, r1), as splits from number base on. */
 static int cut(struct planner *pl, int r0, int r1, int tile0, int tile1,
                int base)
 {
-    int n = 0;
+    int n_item = 0;
 
-    for (int t = tile0; t < tile1; t += pl->split)
-        emit(pl, r0, r1, t, min_int(t + pl->split, tile1), base + n++);
-    return n;
+    for (int t = tile0, end, n; (t = next_seen(pl, r0, t, tile1)) < tile1;
+         t = end) {
+        n = pl->split;
+        end = seen_end(pl, r0, t, tile1, &n);
+        emit(pl, r0, r1, t, end, base + n_item++);
+    }
+    return n_item;
 }
 
 /* One block of one timeline, after n_shared splits of its prefix. */
@@ -90,13 +129,14 @@ static void own_block(struct planner *pl, int r0, int r1, int tile0,
 {
     struct cuk_plan *p = pl->p;
     int tile1 = pl->row[r1 - 1].pos / KV_TILE + 1, n = 0;
+    int seen = n_seen(pl, r0, tile0, tile1);
 
     if (pl->measure) {
-        pl->work += tile1 - tile0;
+        pl->work += seen;
         return;
     }
-    if (n_shared == 0 && tile1 - tile0 <= pl->split)
-        emit(pl, r0, r1, tile0, tile1, -1);
+    if (n_shared == 0 && seen <= pl->split)
+        emit(pl, r0, r1, next_seen(pl, r0, tile0, tile1), tile1, -1);
     else
         n = n_shared + cut(pl, r0, r1, tile0, tile1, n_shared);
     for (int r = r0; r < r1; r++) {
@@ -117,7 +157,7 @@ static void group(struct planner *pl, int g0, int g1)
         shared = pl->kv[pl->row[g0].kv].n_shared;
         for (int r = g0; r < g1; r += pl->tokens)
             if (pl->measure)
-                pl->work += shared;
+                pl->work += n_seen(pl, g0, 0, shared);
             else
                 splits = cut(pl, r, min_int(r + pl->tokens, g1), 0, shared, 0);
     }

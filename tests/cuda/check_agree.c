@@ -1,6 +1,7 @@
 /*
  * check_agree.c - comparisons of check_cuda: a GPU's logits with the CPU's,
- * and those of many rows in one pass with the same rows one by one.
+ * those of many rows in one pass with the same rows one by one, and those of
+ * a part of a cache, with what heads give its tokens.
  *
  * The promise is that of README: the least cosine of the logits is 0.999.
  */
@@ -75,6 +76,83 @@ void check_against_cpu(const cag_model *m, cag_engine *gpu, const char *name,
     cag_prefix_free(b.prefix);
     cag_kvc_close(k);
     cag_engine_free(cpu);
+    mem_free(ids);
+    check_finish(CHECK_COMPARE, name, step, start);
+}
+
+/* ------------------------------------------------------- seen in part */
+
+/* A token's share of attention, summed over the rows of a question. */
+#define SHARE_PROMISED 2e-2
+
+enum { N_SEEN = 20, N_HEAD = 2 };
+
+/* Logits and shares after a question that sees a part of the cache. */
+static bool ask_part(cag_engine *e, const cag_kvc *k, const int32_t *ids,
+                     float *logits, double *sum)
+{
+    const cag_model_info *m = cag_model_get_info(e->model);
+    const struct copy_head head[N_HEAD] = { { 0, 0 },
+                                            { m->n_layer - 1, m->n_head - 1 } };
+    int n = (int)cag_kvc_get_info(k)->n_tok;
+    const struct token_range part[2] = { { 3, 20 }, { n - 40, n - 1 } };
+    cag_error err = CAG_ERROR_INIT;
+    cag_prefix *p = NULL;
+    cag_session *s = NULL;
+    const float *x;
+
+    bool ok = check_ok(engine_set_heads(e, head, N_HEAD, &err), &err) &&
+              check_ok(cag_prefix_new(e, k, &p, &err), &err) &&
+              check_ok(cag_session_new(e, p, n + N_SEEN + 1, &s, &err), &err) &&
+              check_ok(session_set_view(s, part, 2, &err), &err) &&
+              check_ok(session_set_mass(s, sum, &err), &err) &&
+              check_ok(cag_session_prefill(s, ids, N_SEEN, &x, &err), &err) &&
+              check_ok(cag_session_step(&s, &ids[N_SEEN], 1, &x, &err), &err) &&
+              check_ok(session_set_mass(s, NULL, &err), &err);
+    if (ok)
+        memcpy(logits, x, (size_t)m->n_vocab * sizeof *x);
+    cag_session_free(s);
+    cag_prefix_free(p);
+    return ok;
+}
+
+/* A part of the cache, and what two heads give its tokens. */
+static void part(const cag_model *m, cag_engine *gpu, const char *name,
+                 const char *cache)
+{
+    int n_vocab = cag_model_get_info(m)->n_vocab;
+    cag_error err = CAG_ERROR_INIT;
+    double start = check_now(), least = 1, off = 0;
+    jv *step = jv_new_object();
+    int32_t *ids = check_ids(N_SEEN + 1, n_vocab);
+    float *x = mem_alloc_array(2 * (size_t)n_vocab, sizeof *x);
+    cag_engine *cpu = check_engine(m, "cpu", 0);
+    double *sum = NULL;
+    cag_kvc *k = NULL;
+    size_t n = 0;
+
+    if (cpu && check_ok(cag_kvc_open(cache, &k, &err), &err)) {
+        n = N_HEAD * (size_t)cag_kvc_get_info(k)->n_tok;
+        sum = mem_zalloc(2 * n * sizeof *sum);
+    }
+    if (k && (!ids || !x || !sum))
+        snprintf(check_why, sizeof check_why, "no memory");
+    if (check_why[0] == '\0' && ask_part(cpu, k, ids, x, sum) &&
+        ask_part(gpu, k, ids, x + n_vocab, sum + n)) {
+        least = cosine(x, x + n_vocab, n_vocab);
+        for (size_t i = 0; i < n; i++)
+            off = fmax(off, fabs(sum[i] - sum[n + i]));
+    }
+    promise(step, least);
+    if (check_why[0] == '\0' && !(off <= SHARE_PROMISED))
+        snprintf(check_why, sizeof check_why,
+                 "a token's share is off by %.1e, promised %.1e", off,
+                 SHARE_PROMISED);
+    jv_set_real(step, "worst_share", off);
+    cag_kvc_close(k);
+    cag_engine_free(cpu);
+    mem_free(sum);
+    mem_free(x);
     mem_free(ids);
     check_finish(CHECK_COMPARE, name, step, start);
 }
@@ -222,6 +300,8 @@ void check_parts(const cag_model *m, cag_engine *gpu)
                          check_now());
         if (access(check.cache, R_OK) == 0 && check_begin("batch", "", 4))
             batch(m, gpu, check.cache);
+        if (access(check.cache, R_OK) == 0 && check_begin("part", "", 4))
+            part(m, gpu, "part", check.cache);
     }
     if (!check_begin("codes", "", 4))
         return;
@@ -230,11 +310,15 @@ void check_parts(const cag_model *m, cag_engine *gpu)
         return;
     }
     check_against_cpu(m, gpu, "codes", check.cache);
+    if (check_begin("part of codes", "", 4))
+        part(m, gpu, "part of codes", check.cache);
     for (int n = 1; n < n_layer && check_begin("split", "", 4); n++) {
         cag_engine *e = check_engine(m, check.device, n);
         if (e)
             check_against_cpu(m, e, "split", check.cache);
-        else
+        if (e && check_begin("split part", "", 4))
+            part(m, e, "split part", check.cache);
+        else if (!e)
             check_finish(CHECK_COMPARE, "split", jv_new_object(), check_now());
         cag_engine_free(e);
     }

@@ -137,8 +137,6 @@ static inline void compare_model(const char *name, cag_precision precision)
 
 /* ------------------------------------------------------------------ caches */
 
-enum { N_QUESTION = 5 };
-
 static struct {
     char dir[64], path[96];
     cag_model *m;

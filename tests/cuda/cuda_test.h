@@ -5,6 +5,7 @@
 #ifndef CUDA_TEST_H
 #define CUDA_TEST_H
 
+#include <limits.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>

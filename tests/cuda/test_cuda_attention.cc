@@ -1,6 +1,7 @@
 /*
  * test_cuda_attention.cc - plans of attention, and attention itself against
- * a softmax in double, for timelines with and without a shared prefix.
+ * a softmax in double, for timelines with and without a shared prefix, of all
+ * of it and of parts; what it gives the tokens of a prefix.
  */
 #include "tests/cuda/cuda_test.h"
 
@@ -148,6 +149,8 @@ struct world {
     std::vector<segment *>   shared, own; /* of each timeline */
     std::vector<cuk_kv>      kv;
     std::vector<cuk_row>     row;
+    std::vector<uint64_t>    view;        /* words of all views */
+    std::vector<int32_t>     measured;    /* heads */
 
     ~world()
     {
@@ -178,6 +181,26 @@ struct world {
         for (int i = 0; i < n_row; i++)
             row.push_back({ 0, first_pos + i, (int)kv.size() - 1, 0 });
     }
+    /* the last timeline sees of its first tiles what words say, as others
+     * that begin at the same words */
+    void sees(const std::vector<uint64_t> &words, int at = -1)
+    {
+        kv.back().view = at < 0 ? (int)view.size() : at;
+        kv.back().n_view = (int)words.size();
+        if (at < 0)
+            view.insert(view.end(), words.begin(), words.end());
+    }
+    bool seen(const cuk_row &r, int pos) const
+    {
+        const cuk_kv &k = kv[(size_t)r.kv];
+        return pos / KV_TILE >= k.n_view ||
+               view[(size_t)(k.view + pos / KV_TILE)] >> pos % KV_TILE & 1;
+    }
+    bool hidden(const cuk_row &r, int t) const
+    {
+        const cuk_kv &k = kv[(size_t)r.kv];
+        return t < k.n_view && view[(size_t)(k.view + t)] == 0;
+    }
     const uint16_t *tile(const cuk_row &r, int is_v, int head, int t) const
     {
         const cuk_kv &k = kv[(size_t)r.kv];
@@ -198,7 +221,7 @@ struct plan {
         : item((size_t)cap_item), state0(w.row.size() + 1)
     {
         p = { item.data(), state0.data(), cap_item, (int)w.row.size(),
-              cap_state, 0, 0 };
+              cap_state, 0, 0, w.view.data() };
         ok = cuk_plan_make(&p, &w.shape, w.row.data(), (int)w.row.size(),
                            w.kv.data(), n_block, split);
         item.resize((size_t)(ok ? p.n_item : 0));
@@ -221,6 +244,8 @@ static void check_plan(const world &w, const plan &p)
                 continue;
             CHECK(it.n_row * group <= CUK_ATTN_ROWS, "%d rows", it.n_row);
             CHECK(it.tile1 > it.tile0, "an item without tiles");
+            CHECK(!w.hidden(w.row[r], it.tile0),
+                  "row %zu: an item begins with a hidden tile", r);
             for (int t = it.tile0; t < it.tile1 && t < n_tile; t++) {
                 const cuk_kv &a = w.kv[(size_t)it.kv];
                 const cuk_kv &b = w.kv[(size_t)w.row[r].kv];
@@ -239,13 +264,46 @@ static void check_plan(const world &w, const plan &p)
             else
                 CHECK(false, "split %d of %d states", it.split, n_state);
         }
-        for (int n : seen)
-            CHECK(n == 1, "row %zu sees a tile %d times", r, n);
+        for (size_t t = 0; t < seen.size(); t++)
+            CHECK(seen[t] == 1 || (seen[t] == 0 && w.hidden(w.row[r], (int)t)),
+                  "row %zu sees tile %zu %d times", r, t, seen[t]);
         for (int n : state)
             CHECK(n == 1, "row %zu: a state is written %d times", r, n);
         CHECK(n_tile == 0 || direct == (n_state == 0), "row %zu: %d direct",
               r, direct);
     }
+}
+
+/* Views have random numbers of their own. */
+static int rnd_view(int lo, int hi)
+{
+    static uint64_t s = 7;
+
+    s = s * 6364136223846793005u + 1442695040888963407u;
+    return lo + (int)((s >> 33) % (uint64_t)(hi - lo + 1));
+}
+
+/* Words of n tiles: some hidden, some whole, some in part. */
+static std::vector<uint64_t> random_view(int n)
+{
+    std::vector<uint64_t> v((size_t)n);
+
+    for (uint64_t &word : v)
+        switch (rnd_view(0, 4)) {
+        case 0:
+            word = ~(uint64_t)0;
+            break;
+        case 1:
+            word = (uint64_t)rnd_view(0, INT_MAX - 1) << 32 |
+                   (uint64_t)rnd_view(0, INT_MAX - 1);
+            break;
+        case 2:
+            word = (uint64_t)1 << rnd_view(0, 63);
+            break;
+        default:
+            word = 0;
+        }
+    return v;
 }
 
 static void random_rows(world &w, int max_row, bool codes)
@@ -259,9 +317,18 @@ static void random_rows(world &w, int max_row, bool codes)
                                    : NULL;
         if (prefix && codes && rnd_in(0, 3))
             prefix->to_codes(1);
-        for (int i = rnd_in(1, 3); i > 0; i--)
-            w.add(prefix, n_shared, n_shared * KV_TILE + rnd_in(0, 150),
-                  rnd_in(0, 2) ? 1 : rnd_in(1, 40));
+        std::vector<uint64_t> words = random_view(n_shared + 1);
+        words.back() |= ~(uint64_t)0 << rnd_view(1, 63);
+        bool all = rnd_view(0, 2) > 0;
+        for (int i = rnd_in(1, 3), at = -1; i > 0; i--) {
+            /* every row sees itself: a view's last word ends with a one */
+            int n = rnd_in(0, 2) ? 1 : rnd_in(1, 40), pos = rnd_in(0, 150);
+            w.add(prefix, n_shared, n_shared * KV_TILE + pos, n);
+            if (pos >= KV_TILE - 1 && (!all || rnd_view(0, 3) == 0)) {
+                w.sees(words, at);
+                at = w.kv.back().view;
+            }
+        }
         if (rnd_in(0, 3) == 0)
             w.row.push_back({ 0, 0, -1, 0 });
     }
@@ -365,6 +432,109 @@ static void rotate_q(const world &w, const std::vector<uint16_t> &q,
     }
 }
 
+/* Runs of a world: rows of one timeline, its first tiles as its prefix but for
+ * three tokens; every third one is not measured, one breaks in two. */
+static std::vector<cuk_run> runs_of(const world &w)
+{
+    std::vector<cuk_run> run;
+
+    for (size_t r = 0, end; r < w.row.size(); r = end) {
+        const int kv = w.row[r].kv;
+        for (end = r + 1; end < w.row.size() && w.row[end].kv == kv;)
+            end++;
+        if (kv < 0 || kv % 3 == 2)
+            continue;
+        int n_tok = w.kv[(size_t)kv].n_shared * KV_TILE;
+        n_tok = n_tok ? n_tok - 3 : w.row[r].pos;
+        if (kv % 3 == 1 && end - r > 4) {
+            run.push_back({ (int)r, 4, n_tok, 0 });
+            r += 4;
+        }
+        if (n_tok > 0)
+            run.push_back({ (int)r, (int)(end - r), n_tok, 0 });
+    }
+    return run;
+}
+
+/* Weights of a row's keys, by plain softmax. */
+static std::vector<double> weights(const world &w, const cuk_row &row,
+                                   const uint16_t *q, int head)
+{
+    const int d = w.shape.d_head;
+    std::vector<double> x;
+    double top = -INFINITY, sum = 0;
+
+    for (int k = 0; k <= row.pos; k++) {
+        const uint16_t *t = w.tile(row, 0, head / (w.shape.n_head /
+                                                   w.shape.n_kv_head),
+                                   k / KV_TILE);
+        x.push_back(w.seen(row, k) ? 0 : -INFINITY);
+        for (int c = 0; c < d && x.back() != -INFINITY; c++)
+            x.back() += (double)h2f(q[c]) *
+                        (double)h2f(t[k_index(d, k % KV_TILE, c)]);
+        top = fmax(top, x.back());
+    }
+    for (double &v : x)
+        sum += v = exp2(v - top);
+    for (double &v : x)
+        v /= sum;
+    return x;
+}
+
+/* What the measured heads gave each token, after attention. */
+static void mass_case(const world &w, const cuk_attn &a,
+                      const std::vector<uint16_t> &q)
+{
+    const cuk_shape &s = w.shape;
+    std::vector<cuk_run> run = runs_of(w);
+    const size_t heads = w.measured.size();
+    int n_tile = 1;
+
+    if (run.empty())
+        return;
+    for (const cuk_run &u : run)
+        n_tile = n_tile > (u.n_tok + KV_TILE - 1) / KV_TILE
+                     ? n_tile
+                     : (u.n_tok + KV_TILE - 1) / KV_TILE;
+    dev_array<cuk_run> drun(run);
+    dev_array<int32_t> dhead(w.measured);
+    const size_t size = heads * (size_t)n_tile * KV_TILE;
+    dev_array<float> dout(std::vector<float>(run.size() * size, -7));
+    struct cuk_mass m = {};
+    m.attn = a;
+    m.dev_run = drun.p;
+    m.dev_head = dhead.p;
+    m.n_run = (int)run.size();
+    m.n_head = (int)heads;
+    m.n_tile = n_tile;
+    m.dev_out = dout.p;
+    m.run_stride = size;
+    CHECK(cuk_mass(stream, &m) == 0 && cuk_stream_sync(stream) == 0, "%s",
+          cuk_error(dev)->call);
+    std::vector<float> got = dout.get();
+    for (size_t u = 0; u < run.size(); u++)
+        for (size_t h = 0; h < heads; h++) {
+            std::vector<double> want((size_t)n_tile * KV_TILE, 0);
+            for (int r = run[u].row0; r < run[u].row0 + run[u].n_row; r++) {
+                size_t at = ((size_t)r * (size_t)s.n_head +
+                             (size_t)w.measured[h]) * (size_t)s.d_head;
+                std::vector<double> x = weights(w, w.row[(size_t)r], &q[at],
+                                                w.measured[h]);
+                for (size_t k = 0; k < want.size() && k < x.size(); k++)
+                    want[k] += x[k];
+            }
+            for (int k = 0; k < n_tile * KV_TILE; k++) {
+                double x = got[u * size + h * (size_t)n_tile * KV_TILE +
+                               (size_t)k];
+                double y = k < run[u].n_tok ? want[(size_t)k] : -7;
+                CHECK(fabs(x - y) <= 1e-3 * run[u].n_row &&
+                          (y != 0 || x == 0),
+                      "d %d run %zu head %d token %d: %g, want %g", s.d_head,
+                      u, w.measured[h], k, x, y);
+            }
+        }
+}
+
 static void attention_case(world &w, int out_type, int n_block, int split)
 {
     const cuk_shape &s = w.shape;
@@ -405,9 +575,17 @@ static void attention_case(world &w, int out_type, int n_block, int split)
     a.dev_state = dstate.p;
     a.dev_out = out.mem.p;
     a.out_type = out_type;
+    std::vector<uint64_t> words = w.view;
+    words.push_back(0); /* of no view */
+    dev_array<uint64_t> dview(words);
+    dev_array<float> dnorm(2 * unit.size());
+    a.dev_view = dview.p;
+    a.dev_norm = w.measured.empty() ? NULL : dnorm.p;
     CHECK(cuk_attention(stream, &a) == 0 && cuk_stream_sync(stream) == 0,
           "%s", cuk_error(dev)->call);
     std::vector<float> got = out.get();
+    if (!w.measured.empty())
+        mass_case(w, a, q);
 
     for (size_t r = 0; r < w.row.size(); r++)
         for (int h = 0; h < s.n_head && w.row[r].kv >= 0; h++) {
@@ -418,6 +596,10 @@ static void attention_case(world &w, int out_type, int n_block, int split)
                 const uint16_t *t = w.tile(w.row[r], 0, h / group,
                                            k / KV_TILE);
                 double x = 0;
+                if (!w.seen(w.row[r], k)) {
+                    p2.push_back(-INFINITY);
+                    continue;
+                }
                 for (int c = 0; c < d; c++)
                     x += (double)h2f(q[at + (size_t)c]) *
                          (double)h2f(t[k_index(d, k % KV_TILE, c)]);
@@ -429,6 +611,8 @@ static void attention_case(world &w, int out_type, int n_block, int split)
                 const uint16_t *t = w.tile(w.row[r], 1, h / group,
                                            k / KV_TILE);
                 double e = exp2(p2[(size_t)k] - top);
+                if (!w.seen(w.row[r], k))
+                    continue;
                 sum += e;
                 for (int c = 0; c < d; c++) {
                     double v = h2f(t[v_index(d, k % KV_TILE, c)]);
@@ -519,6 +703,81 @@ static void test_codes(void)
     }
 }
 
+/* The tiles of a prefix, from tile t on, as no number. */
+static void poison(segment *s, const std::vector<uint64_t> &words)
+{
+    std::vector<uint16_t> all = s->mem->get();
+
+    for (int v = 0; v < 2; v++)
+        for (int h = 0; h < s->n_kv_head; h++)
+            for (size_t t = 0; t < words.size(); t++)
+                for (int i = 0; words[t] == 0 && i < KV_TILE * s->d; i++)
+                    all[(size_t)(s->tile(s->layers - 1, v, h, (int)t) -
+                                 s->host.data()) + (size_t)i] = 0x7e00;
+    s->mem->put(all);
+}
+
+/*
+ * Parts of a prefix, f16 and codes, by one row and by many, with items of a
+ * tile and of all; what is hidden is not read.
+ */
+static void test_views(void)
+{
+    const int dims[] = { 128, 64, 40 };
+    const uint64_t all = ~(uint64_t)0;
+    const std::vector<std::vector<uint64_t>> views = {
+        { 0, 0, 0, 0, 0, 0, 0 },
+        { all, all, all, all, all, all, all },
+        { 1, 0, 0, 0, 0, 0, 0 },
+        { 0, 0, 0, 0, 0, 0, (uint64_t)1 << 63 },
+        { 0, 0, all << 7, 0, 0, 0xff00, 0 },
+        { 3, 0, (uint64_t)1 << 16, 0, all, 0, 0 },
+    };
+
+    for (size_t i = 0; i < 2 * views.size(); i++) {
+        world w;
+        const std::vector<uint64_t> &v = views[i / 2];
+        w.shape = { i % 4 < 2 ? 4 : 3, i % 4 < 2 ? 2 : 1, dims[i % 3] };
+        w.layer = (int)(i % 2);
+        segment *prefix = w.new_segment(7, 2);
+        if (i % 2)
+            prefix->to_codes(1);
+        else
+            poison(prefix, v);
+        for (int j = 0; j < 3; j++) {
+            w.add(prefix, 7, 7 * KV_TILE + 13 * j, j == 1 ? 30 : 1);
+            w.sees(v, j ? w.kv[0].view : -1);
+        }
+        w.measured = { 0, 2 };
+        attention_case(w, KT_F32, 8, i % 3 == 2 ? 1 : 0);
+    }
+}
+
+/* One view each; a prefix's last tile that a timeline has for itself. */
+static void test_views_mixed(void)
+{
+    for (int i = 0; i < 4; i++) {
+        world w;
+        w.shape = { 4, 2, i % 2 ? 128 : 64 };
+        w.layer = 0;
+        segment *prefix = w.new_segment(4, 4);
+        if (i > 1)
+            prefix->to_codes(1);
+        for (int j = 0; j < 5; j++) {
+            w.add(prefix, 4, 4 * KV_TILE + 20 + j, j % 2 ? 6 : 1);
+            if (j == 3)
+                continue;
+            std::vector<uint64_t> v = random_view(5);
+            v.back() |= ~(uint64_t)0 << 17;
+            w.sees(v);
+        }
+        w.add(NULL, 0, 200, 9);
+        w.sees({ 0, 0, 5, ~(uint64_t)0 << 8 });
+        w.measured = { 1, 3 };
+        attention_case(w, KT_F32, 8, i % 2);
+    }
+}
+
 /* Weights of codes are small where the values are: they count all the same. */
 static void test_codes_far(void)
 {
@@ -578,6 +837,8 @@ int main(void)
     tap("random timelines", test_random);
     tap("codes of q8h: few rows and many, odd head sizes", test_codes);
     tap("codes of q8h: values of all sizes", test_codes_far);
+    tap("parts of a prefix, and what they are given", test_views);
+    tap("a view each", test_views_mixed);
     tap("scores far apart", test_extreme);
     dev_close();
     tap("nothing is left", [] { CHECK(shim_live() == 0, "%d", shim_live()); });

@@ -4,6 +4,8 @@
  */
 #include "tests/cuda/cuda_model.h"
 
+enum { N_QUESTION = 5 };
+
 /* K's scales in the last layer's first tile, of head 0, to the one at ctx */
 static void false_scale(const struct kvc_shape *shape, int layer, int chunk,
                         uint8_t *dst, const void *ctx)

@@ -81,6 +81,7 @@ static void carve_all(struct cuda *c, struct carve *cv)
     c->logits =
         carve(cv, CUDA_HEAD_ROWS, (uint64_t)c->cfg->n_vocab, sizeof(float));
     c->argmax = carve(cv, CUK_ARGMAX_SCRATCH(CUDA_HEAD_ROWS), 1, 1);
+    c->norm = carve(cv, n, 2 * (uint64_t)c->shape.n_head, sizeof(float));
     c->panel = carve(cv, c->panel_bytes, 1, 1);
     c->state = carve(cv, cuk_state_bytes(&c->shape, c->cap_state), 1, 1);
     c->dev_input = carve(cv, c->input_bytes, 1, 1);
@@ -208,6 +209,8 @@ static void close_device(struct backend *b)
         cuda_drop_graphs(c);
         trace_cuda_free(c);
         cuda_drop_spare(c);
+        cuda_drop_room(c, &c->seen);
+        cuda_drop_room(c, &c->mass);
         cuda_free(c, c->dev_weights, c->weight_bytes);
         cuda_free(c, c->dev_scratch, c->scratch_bytes);
         cuda_free(c, c->dev_cos, cuda_position_bytes(c));
@@ -220,6 +223,7 @@ static void close_device(struct backend *b)
     }
     pthread_mutex_destroy(&c->lock);
     mem_free(c->layer);
+    mem_free(c->measured);
     mem_free(c);
 }
 
@@ -314,6 +318,7 @@ static void fill_in(struct cuda *c, const cag_model *m,
     const char *operand;
 
     c->base.ops = &cuda_ops;
+    c->base.views = c->base.masses = true;
     c->cfg = cfg;
     c->w = &m->weights;
     c->pool = opts->pool;

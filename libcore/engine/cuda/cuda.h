@@ -9,6 +9,7 @@
  *   kvcache_cuda.c   a cache's K and V, and timelines
  *   forward_cuda.c   one pass: graphs, waits, outcomes
  *   input_cuda.c     what it tells the device
+ *   view_cuda.c      what its rows see, what is measured of them
  *   queue_cuda.c     its kernels
  *   trace_cuda.c     when its parts ended
  *
@@ -31,10 +32,12 @@
 #include "kvc/kvc_read.h"
 
 /* Rows of a step in one pass; more are cut. */
-#define CUDA_STEP_ROWS  256
+#define CUDA_STEP_ROWS   256
 /* Rows whose logits are computed at a time; that come back at a time. */
-#define CUDA_HEAD_ROWS  64
-#define CUDA_LOGIT_ROWS 16
+#define CUDA_HEAD_ROWS   64
+#define CUDA_LOGIT_ROWS  16
+/* What is measured in one pass at most, unless it is one sum. */
+#define CUDA_MASS_FLOATS ((int64_t)1 << 24)
 
 struct feed;
 struct cuda_trace;
@@ -69,14 +72,26 @@ struct cuda_input {
     size_t back;   /* from bad on                            */
 };
 
-/* A step of one shape; whole: with the choice of every row's next token and
- * the copies there and back. */
-struct cuda_graph {
+/* What a step's recorded kernels and copies depend on.  whole: with the choice
+ * of every row's next token and the copies there and back. */
+struct cuda_step_shape {
     int n_row, n_item;
+    int n_word;                /* of views */
+    int n_run, n_head, n_tile; /* of what is measured */
     bool whole;
+};
+struct cuda_graph {
+    struct cuda_step_shape shape;
     struct cuk_graph *graph;
 };
 #define CUDA_MAX_GRAPH 32
+
+/* Memory of the device and as much pinned, for what few passes want: it grows
+ * with them. */
+struct cuda_room {
+    void *dev, *host;
+    uint64_t bytes;
+};
 
 /* A block that a session gave back: the next one's. */
 struct cuda_spare {
@@ -132,6 +147,7 @@ struct cuda {
     void *act;           /* [rows, d_ff] */
     float *logits;       /* [CUDA_HEAD_ROWS, n_vocab] */
     void *argmax;        /* scratch of cuk_argmax */
+    float *norm;         /* [rows, n_head, 2] as cuk_attn's */
     void *panel;
     size_t panel_bytes;
     void *state;
@@ -145,6 +161,11 @@ struct cuda {
     float *host_logits;
     int32_t *host_back; /* as bad and best lie on the device */
     size_t back_bytes;
+
+    struct cuda_room seen;      /* goes there: views, and what to measure */
+    struct cuda_room mass;      /* comes back */
+    struct copy_head *measured; /* [n_measured] heads that graphs know */
+    int n_measured;
 
     struct cuda_trace *trace; /* NULL until something is marked */
     struct cuda_graph graph[CUDA_MAX_GRAPH];
@@ -223,6 +244,11 @@ cag_status cuda_check_room(struct cuda *c, uint64_t bytes, const char *what,
 cag_status cuda_positions(struct cuda *c, int n_pos, cag_error *err);
 uint64_t cuda_position_bytes(const struct cuda *c);
 void cuda_drop_graphs(struct cuda *c);
+/* At least so many bytes in room; graphs do not outlive its growth.  Nothing
+ * is queued that uses it. */
+cag_status cuda_grow(struct cuda *c, struct cuda_room *room, uint64_t bytes,
+                     const char *what, cag_error *err);
+void cuda_drop_room(struct cuda *c, struct cuda_room *room);
 
 /* ------------------------------------------------------------- feed_cuda.c */
 

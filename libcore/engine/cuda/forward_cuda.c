@@ -60,10 +60,18 @@ static int queue_step(const struct pass_cuda *p)
 static int run_graph(const struct pass_cuda *p)
 {
     struct cuda *c = p->c;
+    struct cuda_step_shape shape;
 
+    memset(&shape, 0, sizeof shape); /* compared as bytes */
+    shape.n_row = p->pad_row;
+    shape.n_item = p->n_item;
+    shape.n_word = p->n_word;
+    shape.n_run = p->n_run;
+    shape.n_head = p->n_head;
+    shape.n_tile = p->n_tile;
+    shape.whole = p->greedy;
     for (int i = 0; i < c->n_graph; i++)
-        if (c->graph[i].n_row == p->pad_row &&
-            c->graph[i].n_item == p->n_item && c->graph[i].whole == p->greedy)
+        if (memcmp(&c->graph[i].shape, &shape, sizeof shape) == 0)
             return cuk_graph_launch(c->graph[i].graph, c->run);
     if (c->n_graph == CUDA_MAX_GRAPH) {
         CUDA_TRY(cuk_stream_sync(c->run));
@@ -81,9 +89,7 @@ static int run_graph(const struct pass_cuda *p)
         cuk_clear(c->dev);
         return queue_step(p);
     }
-    g->n_row = p->pad_row;
-    g->n_item = p->n_item;
-    g->whole = p->greedy;
+    memcpy(&g->shape, &shape, sizeof shape);
     c->n_graph++;
     return cuk_graph_launch(g->graph, c->run);
 }
@@ -230,6 +236,7 @@ static cag_status finish(struct pass_cuda *p, cag_error *err)
                         c->base.layer0 + l, p->row[bad].pos);
     }
     hand_out(p);
+    pass_cuda_add_mass(p);
     for (int k = 0; k < p->n_want; k++) {
         const struct forward_row *row = wanted(p, k);
         bool ok = !row        ? true
@@ -308,17 +315,26 @@ static void settle(const struct pass_cuda *p)
     }
 }
 
-/* As many rows as one pass takes: of at most CUDA_STEP_ROWS timelines. */
+/* As many rows as one pass takes: of at most CUDA_STEP_ROWS timelines, and of
+ * more than one sum only while all come back in CUDA_MASS_FLOATS. */
 static void take_rows(struct pass_cuda *p, int n)
 {
     int most = p->step ? CUDA_STEP_ROWS : p->c->base.max_row;
+    int64_t floats = 0;
 
     for (; p->n_row < n && p->n_row < most; p->n_row++) {
-        bool other =
-            p->n_row == 0 || p->row[p->n_row].kv != p->row[p->n_row - 1].kv;
-        if (other && p->n_kv == CUDA_STEP_ROWS)
+        const struct forward_row *row = &p->row[p->n_row];
+        bool other = p->n_row == 0 || row->kv != row[-1].kv;
+        int64_t more = 0;
+
+        if (row->mass && pass_cuda_new_run(p->row, p->n_row))
+            more = (int64_t)p->req->n_head *
+                   ((const struct cuda_kv *)row->kv)->n_prefix;
+        if ((other && p->n_kv == CUDA_STEP_ROWS) ||
+            (floats > 0 && floats + more > CUDA_MASS_FLOATS))
             break;
         p->n_kv += other;
+        floats += more;
     }
 }
 

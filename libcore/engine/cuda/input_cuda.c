@@ -128,6 +128,10 @@ cag_status pass_cuda_input(struct pass_cuda *p, bool graph, cag_error *err)
 
     lay_out(&p->host, c->host_input, p->pad_row, n_kv, c->cap_item, n_layer);
     fill_rows(p);
+    cag_status st = pass_cuda_seen(p, graph, err);
+    if (st)
+        return st;
+    plan.view = c->seen.host;
     plan.item = p->host.item;
     plan.state0 = p->host.state0;
     if (!cuk_plan_make(&plan, &c->shape, p->host.row, p->pad_row, p->host.kv,

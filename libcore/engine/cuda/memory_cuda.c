@@ -253,6 +253,37 @@ cag_status cuda_positions(struct cuda *c, int n_pos, cag_error *err)
     return CAG_OK;
 }
 
+/* ------------------------------------------------------------------- rooms */
+
+void cuda_drop_room(struct cuda *c, struct cuda_room *room)
+{
+    cuda_free(c, room->dev, room->bytes);
+    cuk_host_free(c->dev, room->host);
+    *room = (struct cuda_room){ NULL, NULL, 0 };
+}
+
+cag_status cuda_grow(struct cuda *c, struct cuda_room *room, uint64_t bytes,
+                     const char *what, cag_error *err)
+{
+    struct cuda_room r = { NULL, NULL, 65536 };
+    cag_status st;
+
+    if (bytes <= room->bytes)
+        return CAG_OK;
+    while (r.bytes < bytes)
+        r.bytes *= 2;
+    cuda_drop_graphs(c); /* they name the old one */
+    cuda_drop_room(c, room);
+    st = cuda_alloc(c, &r.dev, r.bytes, what, err);
+    if (!st && cuk_host_alloc(c->dev, &r.host, (size_t)r.bytes, NULL) != 0) {
+        cuda_free(c, r.dev, r.bytes);
+        st = cag_fail_nomem(err, "pinned memory");
+    }
+    if (!st)
+        *room = r;
+    return st;
+}
+
 /* ------------------------------------------------------------------ graphs */
 
 void cuda_drop_graphs(struct cuda *c)

@@ -1,6 +1,6 @@
 /*
  * pass_cuda.h - one pass: its rows, its inputs, and what is queued for it;
- * shared by forward_cuda.c, input_cuda.c and queue_cuda.c.
+ * shared by forward_cuda.c, input_cuda.c, view_cuda.c and queue_cuda.c.
  */
 #ifndef ENGINE_CUDA_PASS_CUDA_H
 #define ENGINE_CUDA_PASS_CUDA_H
@@ -31,6 +31,17 @@ struct pass_cuda {
     bool greedy;                   /* all that count want an id only */
     int held, n_held;              /* outcomes in host_logits */
     struct cuda_input host, dev;
+    /* view_cuda.c: what lies in c->seen, and what is measured */
+    int n_word;       /* of views */
+    int n_run;        /* sums; 0: nothing is measured */
+    int head0;        /* the request's first head of the device's layers */
+    int n_head;       /* of these */
+    int n_tile;       /* of the longest prefix that is measured */
+    size_t seen_size; /* bytes */
+    struct cuk_run *run;
+    const uint64_t *dev_view;
+    const struct cuk_run *dev_run;
+    const int32_t *dev_head;
 };
 
 /* ------------------------------------------------------------ input_cuda.c */
@@ -40,6 +51,22 @@ struct pass_cuda {
  * are rounded up, so that few graphs serve many steps.
  */
 cag_status pass_cuda_input(struct pass_cuda *p, bool graph, cag_error *err);
+
+/* ------------------------------------------------------------- view_cuda.c */
+
+/* Rows a and a - 1 of a pass add to different sums. */
+bool pass_cuda_new_run(const struct forward_row *row, int a);
+/*
+ * Views and runs of the pass, after its rows: in c->seen, and the timelines'
+ * view.  graph: sizes are rounded up.
+ */
+cag_status pass_cuda_seen(struct pass_cuda *p, bool graph, cag_error *err);
+/* Floats that come back of a run. */
+size_t pass_cuda_run_size(const struct pass_cuda *p);
+/* The first head measured in the device's layer l, of p's; *n of them. */
+int pass_cuda_heads(const struct pass_cuda *p, int l, int *n);
+/* What came back, to the rows' sums. */
+void pass_cuda_add_mass(const struct pass_cuda *p);
 
 /* ------------------------------------------------------------ queue_cuda.c */
 

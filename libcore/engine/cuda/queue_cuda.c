@@ -109,7 +109,8 @@ static int layer_kv(const struct pass_cuda *p, const struct cuda_layer *w,
                            p->pad_row, p->dev.bad + l);
 }
 
-static int layer_attention(const struct pass_cuda *p, int l)
+/* Attention, and what is measured of it: of n heads of p's from head on. */
+static int layer_attention(const struct pass_cuda *p, int l, int head, int n)
 {
     struct cuda *c = p->c;
     const struct cuk_attn a = { .shape = c->shape,
@@ -119,6 +120,7 @@ static int layer_attention(const struct pass_cuda *p, int l)
                                 .dev_q_unit = c->q_unit,
                                 .dev_row = p->dev.row,
                                 .dev_kv = p->dev.kv,
+                                .dev_view = p->dev_view,
                                 .n_row = p->pad_row,
                                 .dev_item = p->dev.item,
                                 .n_item = p->n_item,
@@ -126,9 +128,21 @@ static int layer_attention(const struct pass_cuda *p, int l)
                                 .dev_state = c->state,
                                 .n_state = p->n_state,
                                 .dev_out = c->att,
-                                .out_type = between(p) };
+                                .out_type = between(p),
+                                .dev_norm = n > 0 ? c->norm : NULL };
+    const struct cuk_mass m = { .attn = a,
+                                .dev_run = p->dev_run,
+                                .dev_head = p->dev_head + head,
+                                .n_run = p->n_run,
+                                .n_head = n,
+                                .n_tile = p->n_tile,
+                                .dev_out =
+                                    (float *)c->mass.dev +
+                                    (size_t)head * (size_t)p->n_tile * KV_TILE,
+                                .run_stride = pass_cuda_run_size(p) };
 
-    return cuk_attention(c->run, &a);
+    CUDA_TRY(cuk_attention(c->run, &a));
+    return n > 0 ? cuk_mass(c->run, &m) : 0;
 }
 
 /* Output projection and feed-forward, into x; norms are the products'. */
@@ -197,12 +211,15 @@ int pass_cuda_queue_layer(const struct pass_cuda *p, int l)
     struct cuda *c = p->c;
     const struct cuda_layer *w = &c->layer[l];
     bool last = l == c->n_layer - 1;
-    int r0 = last ? p->r0 : 0;
+    int r0 = last ? p->r0 : 0, n_head;
+    int head = pass_cuda_heads(p, l, &n_head);
 
     CUDA_TRY(layer_kv(p, w, l));
+    if (r0 == p->pad_row && n_head == 0)
+        return 0;
+    CUDA_TRY(layer_attention(p, l, head, n_head));
     if (r0 == p->pad_row)
         return 0;
-    CUDA_TRY(layer_attention(p, l));
     if (p->few)
         return layer_ffn_few(p, w);
     CUDA_TRY(layer_ffn(p, w, r0));
@@ -274,12 +291,21 @@ int pass_cuda_queue_input(const struct pass_cuda *p)
         CUDA_TRY(cuk_copy(c->run, CUK_TO_DEV, c->x, c->host_x,
                           (size_t)p->pad_row * (size_t)c->cfg->d_model *
                               sizeof *c->x));
+    if (p->seen_size > 0)
+        CUDA_TRY(cuk_copy(c->run, CUK_TO_DEV, c->seen.dev, c->seen.host,
+                          p->seen_size));
     return cuk_copy(c->run, CUK_TO_DEV, c->dev_input, c->host_input,
                     p->host.bytes);
 }
 
 int pass_cuda_queue_back(const struct pass_cuda *p)
 {
-    return cuk_copy(p->c->run, CUK_FROM_DEV, p->c->host_back, p->dev.bad,
+    struct cuda *c = p->c;
+
+    if (p->n_run > 0)
+        CUDA_TRY(
+            cuk_copy(c->run, CUK_FROM_DEV, c->mass.host, c->mass.dev,
+                     (size_t)p->n_run * pass_cuda_run_size(p) * sizeof(float)));
+    return cuk_copy(c->run, CUK_FROM_DEV, c->host_back, p->dev.bad,
                     p->dev.back);
 }

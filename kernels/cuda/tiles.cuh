@@ -1,0 +1,184 @@
+/*
+ * tiles.cuh - tiles of K and V: where they are on the device, which of their
+ * keys are seen, and their way into shared memory.
+ *
+ * K is [16 tokens of a row of channels], V [tokens][32 channels], f16, or codes
+ * of q8h in the same order.
+ */
+#ifndef KERNELS_CUDA_TILES_CUH
+#define KERNELS_CUDA_TILES_CUH
+
+#include "kernels/cuda/cuda.cuh"
+
+/* Of a block of attention. */
+#define WARPS 4
+#define THREADS (32 * WARPS)
+
+template <int D> struct layout {
+    static const int k_bytes = KV_TILE * D * 2;
+    static const int stage_bytes = 2 * k_bytes;
+    /* two stages; at the end o [4][16][D] f32, just one stage, m and l;
+       of codes one stage, and two of codes, just as large */
+    static const int codes_bytes = k_bytes;
+    static const int bytes = 2 * stage_bytes;
+};
+
+/* Where 8 tokens (half h of 16) of channel c of token group b lie. */
+template <int D> __device__ inline uint8_t *k_at(uint8_t *k, int b, int c,
+                                                 int h)
+{
+    return k + (b * D + c) * 32 + ((h ^ (c >> 2 & 1)) << 4);
+}
+
+/* Where channels 8 * q .. of token t lie. */
+__device__ inline uint8_t *v_at(uint8_t *v, int t, int q)
+{
+    return v + (q / 4 * KV_TILE + t) * 64 + ((q % 4 ^ (t >> 1 & 3)) << 4);
+}
+
+/* --------------------------------------------------------- where tiles are */
+
+/* A K and a V tile of one head on the device; of codes, their scales. */
+struct tiles {
+    const uint8_t *k, *v, *ks, *vs;
+};
+
+template <bool CODES>
+__device__ inline struct tiles find_tile(const struct cuk_kv &kv, int layer,
+                                         int n_kv_head, int head, int tile,
+                                         int d)
+{
+    const bool own = !CODES && tile >= kv.n_shared;
+    const size_t bytes = (size_t)KV_TILE * (size_t)d * (CODES ? 1 : 2);
+    int i = own ? tile - kv.n_shared : tile, n;
+    const uint8_t *base = find_chunk(own ? kv.own : kv.shared, layer, &i, &n);
+    const size_t k = (size_t)head * (size_t)n + (size_t)i;
+    const size_t v = k + (size_t)n_kv_head * (size_t)n;
+    const uint8_t *scale = base + 2 * (size_t)n_kv_head * (size_t)n * bytes;
+    struct tiles t = { base + k * bytes, base + v * bytes, NULL, NULL };
+
+    if (CODES) {
+        t.ks = scale + k * KV_TILE * 2;
+        t.vs = scale + v * KV_TILE * 2;
+    }
+    return t;
+}
+
+/* The keys of a tile that rows of kv see (kv_view.h). */
+__device__ inline uint64_t seen_keys(const struct cuk_kv &kv,
+                                     const uint64_t *view, int tile)
+{
+    return tile < kv.n_view ? view[kv.view + tile] : ~(uint64_t)0;
+}
+
+/* The first tile in [t, end) that they see something of, or end. */
+__device__ inline int next_seen(const struct cuk_kv &kv, const uint64_t *view,
+                                int t, int end)
+{
+    while (t < end && seen_keys(kv, view, t) == 0)
+        t++;
+    return t;
+}
+
+/* ----------------------------------------------------------- to where they go */
+
+/* Where piece j (8 elements) of a K and of a V tile lies. */
+template <int D>
+__device__ inline void place(uint8_t *stage, int j, int d, uint8_t **k,
+                             uint8_t **v)
+{
+    const int full = d / 32 * 256, part = d % 32 / 8;
+    int r = j / 2, t, q;
+
+    if (j < full) {
+        t = j % 256 / 4;
+        q = j / 256 * 4 + j % 4;
+    } else {
+        t = (j - full) / part;
+        q = d / 32 * 4 + (j - full) % part;
+    }
+    *k = k_at<D>(stage, r / d, r % d, j % 2);
+    *v = v_at(stage + layout<D>::k_bytes, t, q);
+}
+
+/*
+ * Start copying a tile pair: 8 * d pieces of 16 bytes each.  Where d is all of
+ * D, a thread's next piece lies NEXT bytes after the one before, in memory, in
+ * K and in V alike, and no address is computed twice: with one division a
+ * piece, addresses were half of all instructions.
+ */
+static const int NEXT = 16 * THREADS;
+
+template <int D>
+__device__ inline void fetch(uint8_t *stage, const struct tiles &from, int d)
+{
+    if (d == D) {
+        const int tid = (int)threadIdx.x;
+        uint8_t *k, *v;
+        place<D>(stage, tid, D, &k, &v);
+#pragma unroll
+        for (int i = 0; i < 8 * D / THREADS; i++) {
+            copy_async16(k + NEXT * i, from.k + 16 * tid + NEXT * i);
+            copy_async16(v + NEXT * i, from.v + 16 * tid + NEXT * i);
+        }
+        return;
+    }
+    for (int j = (int)threadIdx.x; j < 8 * d; j += THREADS) {
+        uint8_t *k, *v;
+        place<D>(stage, j, d, &k, &v);
+        copy_async16(k, from.k + 16 * j);
+        copy_async16(v, from.v + 16 * j);
+    }
+}
+
+/* The same of codes, to where they wait: 4 * d pieces, K then V. */
+__device__ inline void fetch_codes(uint8_t *to, const struct tiles &from,
+                                   int d)
+{
+    for (int j = (int)threadIdx.x; j < 4 * d; j += THREADS) {
+        copy_async16(to + 16 * j, from.k + 16 * j);
+        copy_async16(to + KV_TILE * d + 16 * j, from.v + 16 * j);
+    }
+}
+
+struct alignas(8) codes8 { uint32_t w[2]; };
+struct alignas(16) half8 { uint32_t w[4]; };
+
+/* Piece j of codes that have arrived, to f16 at k and v. */
+__device__ inline void spread_piece(uint8_t *k, uint8_t *v,
+                                    const uint8_t *codes, int j, int d)
+{
+    const struct codes8 a = ((const struct codes8 *)codes)[j];
+    const struct codes8 b = ((const struct codes8 *)codes)[8 * d + j];
+    struct half8 h;
+
+    codes_f16(h.w, a.w[0]);
+    codes_f16(h.w + 2, a.w[1]);
+    *(struct half8 *)k = h;
+    codes_f16(h.w, b.w[0]);
+    codes_f16(h.w + 2, b.w[1]);
+    *(struct half8 *)v = h;
+}
+
+/* All of them, to the f16 tile pair. */
+template <int D>
+__device__ inline void spread(uint8_t *stage, const uint8_t *codes, int d)
+{
+    const int tid = (int)threadIdx.x;
+    uint8_t *k, *v;
+
+    if (d == D) {
+        place<D>(stage, tid, D, &k, &v);
+#pragma unroll
+        for (int i = 0; i < 8 * D / THREADS; i++)
+            spread_piece(k + NEXT * i, v + NEXT * i, codes, tid + THREADS * i,
+                         D);
+        return;
+    }
+    for (int j = tid; j < 8 * d; j += THREADS) {
+        place<D>(stage, j, d, &k, &v);
+        spread_piece(k, v, codes, j, d);
+    }
+}
+
+#endif
