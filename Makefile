@@ -332,6 +332,12 @@ check-long: deps model ## check with the long loops, distcheck, a minute per fuz
 	@for f in $(FUZZ_SRC:tests/fuzz/fuzz_%.c=%); do \
 	    $(MAKE) --no-print-directory fuzz FUZZ=$$f TIME=60 || exit 1; done
 
+check-slurm: deps model ## examples/slurm on a Slurm of one node, started for it; needs root
+	@tests/tools/deps.sh slurm
+	@$(MAKE) --no-print-directory all
+	@CAG_BIN=$(CURDIR)/$(B) CAG_DEMO_MODEL=$(CURDIR)/$(DEMO_MODEL) \
+	    perl tests/tools/check.pl 1 tests/tools/check_slurm.sh
+
 sanitize: ## all tests under ASan and UBSan
 	@$(MAKE) MODE=san check
 
@@ -492,6 +498,6 @@ clean: ## remove build/
 -include $(LIB_OBJ:.o=.d) $(CMD_ALL:%.c=$(B)/obj/%.d) \
     $(UNIT_SRC:%.c=$(B)/obj/%.d) $(FUZZ_SRC:%.c=$(B)/obj/%.d)
 
-.PHONY: check-cuda gpu-tree all links cuda print-nvcc tests deps model check check-run \
+.PHONY: check-cuda check-slurm gpu-tree all links cuda print-nvcc tests deps model check check-run \
     check-long sanitize lint replays replay fuzz demo format compdb info install \
     uninstall dist distcheck deb help clean FORCE

@@ -16,6 +16,8 @@
 
 #include <cag/show.h>
 #include <cag/tool/batch_file.h>
+#include <cag/tool/export.h>
+#include <cag/tool/shard.h>
 #include <cag/manifest.h>
 
 #include "kvc/kvc_read.h"
@@ -318,6 +320,73 @@ static cag_status scene_batch(struct result *res, cag_error *err)
     return st;
 }
 
+/* A shard that takes rows of another one's file, its end, and the check. */
+static cag_status scene_shard(struct result *res, cag_error *err)
+{
+    static const char *const rows[] = { "{\"question\":\"Who?\"}",
+                                        "{\"question\":\"Where?\"}",
+                                        "{\"question\":\"When?\"}", NULL };
+    struct lines l = { rows, 0, res, NULL };
+    char path[64], part[64], sibling[64], *line = NULL;
+    const char *files[] = { path, sibling };
+    cag_batch_opts o;
+    cag_batch_report r;
+    cag_shards all;
+    cag_shard end;
+    cag_kb *k = NULL;
+    size_t n;
+    cag_status st = open_kb(&k, false, err);
+
+    in_dir(path, "memory/shard.0");
+    in_dir(part, "memory/shard.0.part");
+    write_text(in_dir(sibling, "memory/shard.1"),
+               "{\"line\":7,\"question\":\"When?\",\"options\":\"none\","
+               "\"answer\":\"\"}\n");
+    cag_batch_opts_init(&o);
+    o.parallel = 2;
+    o.n_shard = 2;
+    if (!st)
+        st = cag_rows_open(path, true, NULL, 0, &l.rows, err);
+    if (!st)
+        st = cag_rows_also(l.rows, sibling, err);
+    o.earlier = l.rows;
+    if (!st)
+        st = cag_kb_batch(k, &o, next_line, take_row, &l, &r, err);
+    if (!st)
+        st = cag_shard_of(k, &o, &r, &end, err);
+    if (!st)
+        st = cag_shard_line(&end, &line, &n, err);
+    if (!st)
+        st = take_row(&l, line, n, CAG_ROW_FAILED, err);
+    if (!st)
+        st = cag_rows_end(l.rows, true, err);
+    if (!st)
+        st = cag_shards_check(files, 2, &all, err);
+    if (!st) {
+        add(res, all.missing, sizeof *all.missing * (size_t)all.n_missing);
+        cag_shards_release(&all);
+    }
+    cag_free(line);
+    cag_rows_close(l.rows);
+    unlink(part);
+    unlink(path);
+    cag_kb_close(k);
+    return st;
+}
+
+static cag_status scene_export(struct result *res, cag_error *err)
+{
+    cag_kvc *k = NULL;
+    cag_status st = cag_kvc_open(kb, &k, err);
+
+    if (!st)
+        st = cag_kvc_export(k, out, -1, NULL, NULL, err);
+    if (!st)
+        memcpy(res->file, out, sizeof out);
+    cag_kvc_close(k);
+    return st;
+}
+
 static cag_status scene_open(struct result *res, cag_error *err)
 {
     cag_kvc *k = NULL;
@@ -541,6 +610,8 @@ int main(void)
         { "chat", scene_chat, NULL },
         { "batch", scene_batch, NULL },
         { "open-verify", scene_open, NULL },
+        { "shard", scene_shard, NULL },
+        { "export", scene_export, NULL },
         { "diff", scene_diff, NULL },
         { "recode", scene_recode, NULL },
         { "render", scene_render, NULL },

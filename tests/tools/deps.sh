@@ -1,6 +1,6 @@
 #!/bin/sh
 # Install the Debian packages that are missing, and nothing else.
-#   deps.sh [build] [test] [fuzz] [deb]     default: build test
+#   deps.sh [build] [test] [fuzz] [deb] [slurm]     default: build test
 # Needs root or sudo; otherwise prints the command and fails.
 # SKIP_DEPS=1 trusts that everything is there (other distributions).
 set -eu
@@ -9,9 +9,10 @@ set -eu
 
 build="gcc libc6-dev make libzstd-dev libssl-dev libxxhash-dev libyaml-dev
     libpcre2-dev libutf8proc-dev libjansson-dev libedit-dev libevent-dev"
-tests="g++ libcmocka-dev bats perl mandoc jq pkg-config python3 python3-pip zstd curl"
+tests="g++ libcmocka-dev bats perl mandoc jq pkg-config python3 python3-pip zstd curl parallel"
 deb="dpkg-dev binutils"
 fuzz="clang libclang-rt-14-dev"
+slurm="slurm-wlm munge"
 
 want=
 for group in "${@:-all}"; do
@@ -20,6 +21,7 @@ for group in "${@:-all}"; do
     test) want="$want $tests" ;;
     fuzz) want="$want $fuzz" ;;
     deb) want="$want $deb" ;;
+    slurm) want="$want $slurm" ;;
     all) want="$want $build $tests" ;;
     *) echo "deps.sh: unknown group '$group'" >&2; exit 64 ;;
     esac
