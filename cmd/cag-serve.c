@@ -14,6 +14,7 @@
 #include "cmd/cli/ui.h"
 #include "cmd/serve/listen.h"
 #include "cmd/serve/server.h"
+#include "cmd/serve/watch.h"
 
 static const char *const stales[] = { "error", "warn", "ignore", NULL };
 static const char *const systems[] = { "refuse", "prepend", NULL };
@@ -109,6 +110,23 @@ static void on_note(void *ctx, cag_note kind, const char *line)
         ui_verbose(1, "%s", line);
 }
 
+/* One that is stale is opened all the same: it may become fresh again. */
+static bool open_cache(struct shelf *shelf, struct cache *c, cag_error *err)
+{
+    cag_error why = CAG_ERROR_INIT;
+    cag_status st = cache_open(shelf, c, &why);
+
+    if (!st)
+        st = cache_probe(shelf, c, false, &why);
+    if (st) {
+        *err = why;
+        ui_error(&why); /* the others are served all the same */
+    } else if (why.status == CAG_E_STALE) {
+        ui_warn("%s: %s", why.file, why.msg);
+    }
+    return !st;
+}
+
 static int open_caches(struct shelf *shelf, char **word, bool *opening)
 {
     cag_error err = CAG_ERROR_INIT;
@@ -120,25 +138,18 @@ static int open_caches(struct shelf *shelf, char **word, bool *opening)
     if (!shelf->n)
         return ui_fail(CAG_E_MISSING, NULL, "there is no cache there");
     shelf->kb.model = o.model;
-    shelf->kb.stale = o.stale == 0   ? CAG_STALE_ERROR
-                      : o.stale == 1 ? CAG_STALE_WARN
-                                     : CAG_STALE_IGNORE;
+    shelf->stale = o.stale == 0   ? CAG_STALE_ERROR
+                   : o.stale == 1 ? CAG_STALE_WARN
+                                  : CAG_STALE_IGNORE;
     engine_opts_fill(&o.engine, &shelf->kb.engine);
     shelf->kb.engine.max_memory = (uint64_t)o.max_memory;
     shelf->kb.engine.max_host = (uint64_t)o.max_memory;
     shelf->kb.places = *places_get();
     shelf->kb.hooks = (cag_hooks){ .note = on_note, .ctx = opening };
     shelf->parallel = o.parallel;
-    for (int i = 0; i < shelf->n; i++) {
-        cag_error why = CAG_ERROR_INIT;
-
-        if (cache_open(shelf, shelf->cache[i], &why)) {
-            err = why;
-            ui_error(&why); /* the others are served all the same */
-        } else {
-            n_open++;
-        }
-    }
+    watch_begin(shelf);
+    for (int i = 0; i < shelf->n; i++)
+        n_open += open_cache(shelf, shelf->cache[i], &err);
     *opening = false;
     return n_open ? UI_OK
                   : ui_fail(err.status, NULL, "no cache could be opened");
@@ -244,15 +255,52 @@ static void wake(void *ctx)
     http_call(s->http);
 }
 
+static void poke(void *ctx)
+{
+    const struct server *s = ctx;
+
+    sched_poke(s->sched);
+}
+
+/* What becomes of a cache, for who runs this. */
+static void say(const char *cache, const char *what, const cag_error *err)
+{
+    if (err)
+        ui_warn("%s: %s: %s%s%s", cache, what, err->file,
+                err->file[0] ? ": " : "", err->msg);
+    else
+        ui_note("%s: %s", cache, what);
+}
+
+static void on_hangup(void *ctx, int sig)
+{
+    struct server *s = ctx;
+    cag_error err = CAG_ERROR_INIT;
+
+    (void)sig;
+    if (access_read_keys(s, &err))
+        say("keys", "the old ones stay", &err);
+    else if (s->keys_file)
+        ui_note("keys: read again");
+    if (s->log && !freopen(o.log, "ae", s->log)) {
+        ui_warn("%s: %s", o.log, strerror(errno));
+        s->log = NULL;
+    }
+    watch_now(s->watch);
+}
+
 static int set_up(struct server *s, struct sockets *sockets)
 {
     const struct http_limits limits = { .header_bytes = 16384,
                                         .body_bytes = (size_t)o.max_body,
                                         .n_connection = o.n_connection,
                                         .idle_s = o.idle };
-    const struct sched_opts sched = {
-        .parallel = o.parallel, .max_queue = o.max_queue, .wake = wake, .ctx = s
-    };
+    const struct sched_opts sched = { .parallel = o.parallel,
+                                      .max_queue = o.max_queue,
+                                      .wake = wake,
+                                      .opened = say,
+                                      .ctx = s };
+    const struct watch_opts watch = { .say = say, .poke = poke, .ctx = s };
     cag_error err = CAG_ERROR_INIT;
     cag_status st = http_new(&limits, server_request, s, &s->http, &err);
 
@@ -261,7 +309,11 @@ static int set_up(struct server *s, struct sockets *sockets)
     if (!st)
         st = http_on_signal(s->http, SIGINT, on_end, s, &err);
     if (!st)
+        st = http_on_signal(s->http, SIGHUP, on_hangup, s, &err);
+    if (!st)
         st = sched_new(&sched, s->shelf, &s->sched, &err);
+    if (!st)
+        st = watch_new(&watch, s->shelf, &s->watch, &err);
     if (st)
         return ui_error(&err);
     http_on_call(s->http, answer_news, s);
@@ -290,6 +342,7 @@ static int serve(struct server *s, char **word)
         status = set_up(s, &sockets);
     if (!status)
         http_run(s->http);
+    watch_free(s->watch);
     sched_stop(s->sched);
     for (int i = 0; i < sockets.n_made; i++)
         listen_remove(sockets.fd[i]);
@@ -306,6 +359,7 @@ int main(int argc, char **argv)
     char **word = opt_parse(&usage, argc, argv, 1);
     struct shelf shelf;
     struct server s = { .shelf = &shelf };
+    cag_error err = CAG_ERROR_INIT;
     int status;
 
     if (opt_wants_config()) {
@@ -324,8 +378,10 @@ int main(int argc, char **argv)
     s.n_host = o.host.n;
     s.origin = o.cors.item;
     s.n_origin = o.cors.n;
-    shelf_init(&shelf);
-    status = serve(&s, word);
+    if (shelf_init(&shelf, &err))
+        status = ui_error(&err);
+    else
+        status = serve(&s, word);
     shelf_release(&shelf);
     return ui_close_stdout(status);
 }

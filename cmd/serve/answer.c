@@ -81,16 +81,22 @@ void answer_request(struct call *c, enum api_kind kind)
         call_fail(c, &e);
 }
 
-/* What of the row is not in the answer's own members. */
-static jv *cag_object(jv *row)
+/* What of the row is not in the answer's own members; and is it of sources that
+ * have changed? */
+static void cag_object(struct call *c)
 {
     static const char *const placed[] = { "schema", "question",
                                           "answer", "reasoning",
                                           "usage",  "finish_reason" };
 
-    for (size_t i = 0; row && i < sizeof placed / sizeof *placed; i++)
-        jv_remove(row, placed[i]);
-    return row;
+    struct cache_facts f;
+
+    if (!c->ask->row)
+        return;
+    for (size_t i = 0; i < sizeof placed / sizeof *placed; i++)
+        jv_remove(c->ask->row, placed[i]);
+    cache_get_facts(c->s->shelf, c->ask->cache, &f);
+    jv_set_bool(c->ask->row, "stale", f.is_stale);
 }
 
 static struct api_answer describe(const struct call *c)
@@ -183,7 +189,7 @@ static void on_news(struct call *c)
     }
     if (!a->done)
         return;
-    cag_object(a->row);
+    cag_object(c);
     /* an error before the first word is a status, not an event */
     if (a->req.stream && (c->started || !a->error.status))
         end_stream(c);

@@ -16,11 +16,14 @@
 
 #define SUFFIX ".kvc"
 
-void shelf_init(struct shelf *s)
+cag_status shelf_init(struct shelf *s, cag_error *err)
 {
     memset(s, 0, sizeof *s);
     pthread_mutex_init(&s->lock, NULL);
     cag_kb_opts_init(&s->kb);
+    s->cache = mem_alloc_array(SHELF_MAX, sizeof *s->cache);
+    s->dir = mem_alloc_array(SHELF_MAX, sizeof *s->dir);
+    return s->cache && s->dir ? CAG_OK : cag_fail_nomem(err, "caches");
 }
 
 static void open_free(struct cache_open *o)
@@ -52,46 +55,66 @@ void shelf_release(struct shelf *s)
 {
     for (int i = 0; i < s->n; i++)
         cache_free(s->cache[i]);
+    for (int i = 0; i < s->n_dir; i++)
+        mem_free(s->dir[i]);
     mem_free(s->cache);
+    mem_free(s->dir);
     pthread_mutex_destroy(&s->lock);
     memset(s, 0, sizeof *s);
 }
 
 /* ------------------------------------------------------------------- names */
 
+static struct cache *find(struct shelf *s, const char *id, size_t n)
+{
+    for (int i = 0; i < s->n; i++)
+        if (strlen(s->cache[i]->id) == n && !memcmp(s->cache[i]->id, id, n))
+            return s->cache[i];
+    return NULL;
+}
+
+/* May a cache of that name be added?  CAG_E_LOCKED: it is there already. */
+static cag_status check_name(struct shelf *s, const char *id, size_t n_id,
+                             const char *path, cag_error *err)
+{
+    const struct cache *same = find(s, id, n_id);
+
+    if (same && !strcmp(same->path, path))
+        return CAG_E_LOCKED;
+    if (same)
+        return cag_fail(err, CAG_E_USAGE, path, -1,
+                        "another cache is called '%s', too (%s); name one of "
+                        "them: NAME=FILE",
+                        same->id, same->path);
+    if (!n_id || !utf8_valid(id, n_id, NULL))
+        return cag_fail(err, CAG_E_USAGE, path, -1,
+                        "its name is not UTF-8; name it: NAME=FILE");
+    if (s->n == SHELF_MAX)
+        return cag_fail(err, CAG_E_LIMIT, path, -1, "more than %d caches",
+                        SHELF_MAX);
+    return CAG_OK;
+}
+
 static cag_status add(struct shelf *s, const char *id, size_t n_id,
                       const char *path, cag_error *err)
 {
-    struct cache *c = mem_zalloc(sizeof *c), **list;
-    struct cache *same;
-    cag_status st = CAG_OK;
+    cag_status st = check_name(s, id, n_id, path, err);
+    struct cache *c = st ? NULL : mem_zalloc(sizeof *c);
 
+    if (st)
+        return st == CAG_E_LOCKED ? CAG_OK : st;
     if (c) {
         c->id = mem_strndup(id, n_id);
         c->path = mem_strdup(path);
         c->facts.state = CACHE_FAILED;
     }
-    list = mem_realloc(s->cache, (size_t)(s->n + 1) * sizeof *list);
-    if (list)
-        s->cache = list;
-    if (!c || !c->id || !c->path || !list) {
+    if (!c || !c->id || !c->path) {
         cache_free(c);
         return cag_fail_nomem(err, "caches");
     }
-    same = shelf_find(s, c->id);
-    if (same)
-        st = cag_fail(err, CAG_E_USAGE, path, -1,
-                      "another cache is called '%s', too (%s); name one of "
-                      "them: NAME=FILE",
-                      c->id, same->path);
-    else if (!n_id || !utf8_valid(id, n_id, NULL))
-        st = cag_fail(err, CAG_E_USAGE, path, -1,
-                      "its name is not UTF-8; name it: NAME=FILE");
-    if (st) {
-        cache_free(c);
-        return st;
-    }
+    pthread_mutex_lock(&s->lock);
     s->cache[s->n++] = c;
+    pthread_mutex_unlock(&s->lock);
     return CAG_OK;
 }
 
@@ -114,8 +137,24 @@ static int is_cache_name(const struct dirent *d)
            !strcmp(d->d_name + n - suffix, SUFFIX);
 }
 
-static cag_status add_directory(struct shelf *s, const char *dir,
-                                cag_error *err)
+/* DIR/NAME. */
+static cag_status add_entry(struct shelf *s, const char *dir, const char *name,
+                            cag_error *err)
+{
+    size_t size = strlen(dir) + strlen(name) + 2;
+    char *path = mem_alloc(size);
+    cag_status st;
+
+    if (!path)
+        return cag_fail_nomem(err, "caches");
+    snprintf(path, size, "%s/%s", dir, name);
+    st = add_file(s, path, err);
+    mem_free(path);
+    return st;
+}
+
+static cag_status add_entries(struct shelf *s, const char *dir, bool go_on,
+                              cag_error *err)
 {
     struct dirent **entry;
     int n = scandir(dir, &entry, is_cache_name, alphasort);
@@ -124,20 +163,32 @@ static cag_status add_directory(struct shelf *s, const char *dir,
     if (n < 0)
         return cag_fail(err, CAG_E_MISSING, dir, -1, "%s", strerror(errno));
     for (int i = 0; i < n; i++) {
-        size_t size = strlen(dir) + strlen(entry[i]->d_name) + 2;
-        char *path = st ? NULL : mem_alloc(size);
-
-        if (path) {
-            snprintf(path, size, "%s/%s", dir, entry[i]->d_name);
-            st = add_file(s, path, err);
-        } else if (!st) {
-            st = cag_fail_nomem(err, "caches");
-        }
-        mem_free(path);
+        if (!st || go_on)
+            st = add_entry(s, dir, entry[i]->d_name, err);
         free(entry[i]); /* scandir's */
     }
     free(entry);
-    return st;
+    return go_on ? CAG_OK : st;
+}
+
+static cag_status add_directory(struct shelf *s, const char *dir,
+                                cag_error *err)
+{
+    if (s->n_dir == SHELF_MAX)
+        return cag_fail(err, CAG_E_LIMIT, dir, -1, "too many directories");
+    s->dir[s->n_dir] = mem_strdup(dir);
+    if (!s->dir[s->n_dir])
+        return cag_fail_nomem(err, "caches");
+    return add_entries(s, s->dir[s->n_dir++], false, err);
+}
+
+bool shelf_look_again(struct shelf *s)
+{
+    int before = s->n; /* this thread alone adds */
+
+    for (int i = 0; i < s->n_dir; i++)
+        add_entries(s, s->dir[i], true, NULL);
+    return s->n > before;
 }
 
 cag_status shelf_add(struct shelf *s, const char *word, cag_error *err)
@@ -154,14 +205,24 @@ cag_status shelf_add(struct shelf *s, const char *word, cag_error *err)
     return cag_fail(err, CAG_E_MISSING, word, -1, "%s", strerror(errno));
 }
 
-struct cache *shelf_find(struct shelf *s, const char *id)
+int shelf_count(struct shelf *s)
 {
-    struct cache *found = NULL;
+    int n;
 
     pthread_mutex_lock(&s->lock);
-    for (int i = 0; i < s->n && !found; i++)
-        if (!strcmp(s->cache[i]->id, id))
-            found = s->cache[i];
+    n = s->n;
+    pthread_mutex_unlock(&s->lock);
+    return n;
+}
+
+struct cache *shelf_find(struct shelf *s, const char *id)
+{
+    struct cache *found;
+
+    pthread_mutex_lock(&s->lock);
+    found = find(s, id, strlen(id));
+    if (found && found->facts.state == CACHE_GONE)
+        found = NULL;
     pthread_mutex_unlock(&s->lock);
     return found;
 }
@@ -170,7 +231,7 @@ struct cache *shelf_find(struct shelf *s, const char *id)
 
 const char *cache_state_name(enum cache_state st)
 {
-    static const char *const name[] = { "ready", "stale", "failed" };
+    static const char *const name[] = { "ready", "stale", "failed", "gone" };
 
     return name[st];
 }
@@ -183,11 +244,22 @@ void cache_get_facts(struct shelf *s, const struct cache *c,
     pthread_mutex_unlock(&s->lock);
 }
 
-static void set_state(struct shelf *s, struct cache *c, enum cache_state state)
+void cache_set_state(struct shelf *s, struct cache *c, enum cache_state state)
 {
     pthread_mutex_lock(&s->lock);
     c->facts.state = state;
     pthread_mutex_unlock(&s->lock);
+}
+
+bool cache_want_open(struct shelf *s, struct cache *c, bool on)
+{
+    bool was;
+
+    pthread_mutex_lock(&s->lock);
+    was = c->want_open;
+    c->want_open = on;
+    pthread_mutex_unlock(&s->lock);
+    return was;
 }
 
 static void set_facts(struct shelf *s, struct cache *c, const cag_kb *kb)
@@ -205,6 +277,9 @@ static void set_facts(struct shelf *s, struct cache *c, const cag_kb *kb)
     f.model[utf8_complete(f.model, strlen(f.model))] = '\0';
     snprintf(f.codec, sizeof f.codec, "%s", i->codec);
     pthread_mutex_lock(&s->lock);
+    f.is_stale = c->facts.is_stale;
+    if (f.is_stale && s->stale == CAG_STALE_ERROR)
+        f.state = CACHE_STALE;
     c->facts = f;
     pthread_mutex_unlock(&s->lock);
 }
@@ -236,18 +311,33 @@ void cache_sweep(struct cache *c)
     }
 }
 
+/* One whose model and engine others can share. */
+static const cag_kb *find_open(struct shelf *s)
+{
+    int n = shelf_count(s);
+
+    for (int i = 0; i < n; i++)
+        if (s->cache[i]->open)
+            return s->cache[i]->open->kb;
+    return NULL;
+}
+
 cag_status cache_open(struct shelf *s, struct cache *c, cag_error *err)
 {
     struct cache_open *o = mem_zalloc(sizeof *o);
-    cag_status st = o ? cag_kb_open(c->path, &s->kb, &o->kb, err)
-                      : cag_fail_nomem(err, "cache");
+    cag_kb_opts k = s->kb;
+    cag_status st;
 
+    k.stale = CAG_STALE_IGNORE; /* that is cache_probe's */
+    k.with = c->open ? c->open->kb : find_open(s);
+    st = o ? cag_kb_open(c->path, &k, &o->kb, err)
+           : cag_fail_nomem(err, "cache");
     if (!st)
         st = cag_crew_new(o->kb, s->parallel, &o->crew, err);
     retire(c);
     if (st) {
         open_free(o);
-        set_state(s, c, st == CAG_E_STALE ? CACHE_STALE : CACHE_FAILED);
+        cache_set_state(s, c, CACHE_FAILED);
         return st;
     }
     c->open = o;
@@ -257,6 +347,58 @@ cag_status cache_open(struct shelf *s, struct cache *c, cag_error *err)
 
 void cache_fail(struct shelf *s, struct cache *c, const cag_error *why)
 {
+    (void)why;
     retire(c);
-    set_state(s, c, why->status == CAG_E_STALE ? CACHE_STALE : CACHE_FAILED);
+    cache_set_state(s, c, CACHE_FAILED);
+}
+
+/* -------------------------------------------------------------------- file */
+
+void cache_get_stamp(const struct cache *c, struct cache_stamp *out)
+{
+    struct stat is;
+
+    memset(out, 0, sizeof *out);
+    if (stat(c->path, &is))
+        return;
+    out->there = true;
+    out->dev = is.st_dev;
+    out->ino = is.st_ino;
+    out->size = (uint64_t)is.st_size;
+    out->mtime_ns = is.st_mtim.tv_sec * 1000000000 + is.st_mtim.tv_nsec;
+    out->ctime_ns = is.st_ctim.tv_sec * 1000000000 + is.st_ctim.tv_nsec;
+}
+
+bool cache_same_stamp(const struct cache_stamp *a, const struct cache_stamp *b)
+{
+    return a->there == b->there && a->dev == b->dev && a->ino == b->ino &&
+           a->size == b->size && a->mtime_ns == b->mtime_ns &&
+           a->ctime_ns == b->ctime_ns;
+}
+
+cag_status cache_probe(struct shelf *s, struct cache *c, bool full,
+                       cag_error *err)
+{
+    cag_kb_opts k = s->kb;
+    cag_kb *kb = NULL;
+    cag_status st;
+
+    k.no_weights = true;
+    k.verify_full = full;
+    k.stale = s->stale == CAG_STALE_IGNORE ? s->stale : CAG_STALE_ERROR;
+    k.engine.n_thread = 1; /* beside those that answer */
+    st = cag_kb_open(c->path, &k, &kb, err);
+    cag_kb_close(kb);
+    if (st && st != CAG_E_STALE) {
+        cache_set_state(s, c, CACHE_FAILED);
+        return st;
+    }
+    pthread_mutex_lock(&s->lock);
+    c->facts.is_stale = st == CAG_E_STALE;
+    if (s->stale != CAG_STALE_ERROR)
+        st = CAG_OK;
+    if (c->facts.state == CACHE_READY || c->facts.state == CACHE_STALE)
+        c->facts.state = st ? CACHE_STALE : CACHE_READY;
+    pthread_mutex_unlock(&s->lock);
+    return st;
 }

@@ -2,7 +2,8 @@
  * cache.h - the caches that are served, by id.
  *
  * A cache has a public side, which any thread reads under the shelf's lock, and
- * an open kb, which is the scheduler's alone.
+ * an open kb, which is the scheduler's alone.  Caches are never taken off the
+ * shelf; one whose file is gone is hidden.
  */
 #ifndef CMD_SERVE_CACHE_H
 #define CMD_SERVE_CACHE_H
@@ -12,14 +13,23 @@
 #include <pthread.h>
 #include <stdbool.h>
 
-enum cache_state { CACHE_READY, CACHE_STALE, CACHE_FAILED };
+enum cache_state { CACHE_READY, CACHE_STALE, CACHE_FAILED, CACHE_GONE };
+enum { CACHE_N_STATE = CACHE_GONE + 1, SHELF_MAX = 4096 };
 
 /* What clients are told of a cache. */
 struct cache_facts {
     enum cache_state state;
+    bool is_stale;   /* its sources differ; with --stale warn it is served */
     int64_t created; /* of the file, seconds since 1970 */
     int64_t n_tok, n_ctx;
     char content_id[65], model[128], codec[16];
+};
+
+/* A file, as stat tells one from another. */
+struct cache_stamp {
+    uint64_t dev, ino, size;
+    int64_t mtime_ns, ctime_ns;
+    bool there;
 };
 
 /* An open cache, while questions of it run. */
@@ -34,25 +44,35 @@ struct cache_open {
 struct cache {
     char *id, *path;
     struct cache_facts facts;  /* under the lock */
+    bool want_open;            /* under the lock: there is another file */
+    struct cache_stamp seen;   /* the watch's: the file that was looked at */
     struct cache_open *open;   /* NULL: it could not be opened */
     struct cache_open *before; /* replaced ones with running questions */
 };
 
 struct shelf {
-    pthread_mutex_t lock; /* of facts, and of the list */
-    struct cache **cache; /* [n] in the order they were named */
+    pthread_mutex_t lock; /* of facts, and of n */
+    struct cache **cache; /* [n], room for SHELF_MAX, in order of names */
     int n;
+    char **dir; /* [n_dir] directories that were named */
+    int n_dir;
     cag_kb_opts kb;
+    cag_stale stale; /* what is done with a stale one */
     int parallel;
 };
 
-void shelf_init(struct shelf *s);
+cag_status shelf_init(struct shelf *s, cag_error *err);
 void shelf_release(struct shelf *s);
 /*
  * Name the caches that words stand for: files, NAME=FILE, or directories with
  * *.kvc.  Errors: CAG_E_MISSING, CAG_E_USAGE (two of one name), CAG_E_NOMEM.
  */
 cag_status shelf_add(struct shelf *s, const char *word, cag_error *err);
+/* Caches that have come into the directories; those that cannot be added are
+ * passed over.  False: none. */
+bool shelf_look_again(struct shelf *s);
+int shelf_count(struct shelf *s);
+/* NULL also for one that is gone. */
 struct cache *shelf_find(struct shelf *s, const char *id);
 void cache_get_facts(struct shelf *s, const struct cache *c,
                      struct cache_facts *out);
@@ -61,8 +81,18 @@ const char *cache_state_name(enum cache_state st);
 /* Open c and put it in the place of what is open: the scheduler's, or before
  * there is one.  After an error nothing is open, and facts say so. */
 cag_status cache_open(struct shelf *s, struct cache *c, cag_error *err);
-/* It cannot be used any more. */
+/* It cannot be used any more: the scheduler's. */
 void cache_fail(struct shelf *s, struct cache *c, const cag_error *why);
+/* Is there another file in its place, or none (any thread)? */
+void cache_get_stamp(const struct cache *c, struct cache_stamp *out);
+bool cache_same_stamp(const struct cache_stamp *a, const struct cache_stamp *b);
+/* Look at the file without its model, in full or only whether it is stale, and
+ * set its state: CAG_OK if it may be opened. */
+cag_status cache_probe(struct shelf *s, struct cache *c, bool full,
+                       cag_error *err);
+void cache_set_state(struct shelf *s, struct cache *c, enum cache_state st);
+/* The scheduler is to open it, or (false) has taken that on: was it wanted? */
+bool cache_want_open(struct shelf *s, struct cache *c, bool on);
 /* Free what was replaced and has no questions left. */
 void cache_sweep(struct cache *c);
 

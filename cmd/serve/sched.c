@@ -46,7 +46,7 @@ struct sched {
     struct list waiting;
     struct ask_run *told, **told_last;
     struct sched_figures figures;
-    bool stop;
+    bool stop, poked;
     struct list running; /* the thread's */
 };
 
@@ -367,7 +367,9 @@ static void step_open(struct sched *s, struct cache *c, struct cache_open *o)
 /* A step of all that run. */
 static void step(struct sched *s)
 {
-    for (int i = 0; i < s->shelf->n; i++) {
+    int n = shelf_count(s->shelf);
+
+    for (int i = 0; i < n; i++) {
         struct cache *c = s->shelf->cache[i];
 
         step_open(s, c, c->open);
@@ -394,21 +396,43 @@ static void collect(struct sched *s)
     }
 }
 
+/* Files that were replaced: what runs on the old ones ends there. */
+static void open_new(struct sched *s)
+{
+    int n = shelf_count(s->shelf);
+
+    for (int i = 0; i < n; i++) {
+        struct cache *c = s->shelf->cache[i];
+        cag_error why = CAG_ERROR_INIT;
+
+        if (!cache_want_open(s->shelf, c, false))
+            continue;
+        if (cache_open(s->shelf, c, &why))
+            s->o.opened(c->id, "cannot be opened", &why);
+        else
+            s->o.opened(c->id, "its new file is open", NULL);
+    }
+}
+
 static void *run(void *ctx)
 {
     struct sched *s = ctx;
 
     for (;;) {
-        bool news;
+        bool news, poked;
 
         pthread_mutex_lock(&s->lock);
-        while (!s->running.first && !s->waiting.first && !s->stop)
+        while (!s->running.first && !s->waiting.first && !s->stop && !s->poked)
             pthread_cond_wait(&s->work, &s->lock);
-        if (!s->running.first && !s->waiting.first) {
+        if (!s->running.first && !s->waiting.first && s->stop) {
             pthread_mutex_unlock(&s->lock);
             return NULL;
         }
+        poked = s->poked;
+        s->poked = false;
         pthread_mutex_unlock(&s->lock);
+        if (poked)
+            open_new(s);
         admit(s);
         step(s);
         collect(s);
@@ -487,6 +511,14 @@ void sched_forget(struct sched *s, struct ask *a)
         tell(r);
         s->o.wake(s->o.ctx);
     }
+    pthread_cond_signal(&s->work);
+    pthread_mutex_unlock(&s->lock);
+}
+
+void sched_poke(struct sched *s)
+{
+    pthread_mutex_lock(&s->lock);
+    s->poked = true;
     pthread_cond_signal(&s->work);
     pthread_mutex_unlock(&s->lock);
 }

@@ -44,6 +44,8 @@ struct sched_opts {
     int parallel;  /* questions of a cache at a time; 0: as cag-ask -j */
     int max_queue; /* waiting, of all caches                           */
     void (*wake)(void *ctx); /* there is news; called in the thread    */
+    /* what became of a cache that was to be opened; err may be NULL */
+    void (*opened)(const char *cache, const char *what, const cag_error *err);
     void *ctx;
 };
 
@@ -65,6 +67,8 @@ bool sched_submit(struct sched *s, struct ask *a);
 struct ask *sched_news(struct sched *s);
 /* The client of a is gone. */
 void sched_forget(struct sched *s, struct ask *a);
+/* A cache is to be opened (cache_want_open). */
+void sched_poke(struct sched *s);
 void sched_get_figures(struct sched *s, struct sched_figures *out);
 /* Answer what is there, then end the thread; waits for that. */
 void sched_stop(struct sched *s);

@@ -21,6 +21,7 @@ struct server {
     struct http *http;
     struct sched *sched;
     struct shelf *shelf;
+    struct watch *watch;
     struct api_defaults defaults;
     const char *keys_file; /* NULL: everybody may ask everything */
     struct keys keys;

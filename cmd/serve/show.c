@@ -18,7 +18,8 @@ static jv *model_json(const struct cache *c, const struct cache_facts *f)
              jv_set_int(cag, "tokens", f->n_tok) &&
              jv_set_int(cag, "context", f->n_ctx) &&
              jv_set_str(cag, "model", f->model) &&
-             jv_set_str(cag, "codec", f->codec);
+             jv_set_str(cag, "codec", f->codec) &&
+             jv_set_bool(cag, "stale", f->is_stale);
     ok = ok && jv_set_str(o, "id", c->id) && jv_set_str(o, "object", "model") &&
          jv_set_int(o, "created", f->created) &&
          jv_set_str(o, "owned_by", "cag");
@@ -45,12 +46,14 @@ void show_models(struct call *c)
     struct buf b = BUF_INIT;
     bool ok = o && list && jv_set_str(o, "object", "list");
 
-    for (int i = 0; i < shelf->n && ok; i++) {
+    int n = shelf_count(shelf);
+
+    for (int i = 0; i < n && ok; i++) {
         struct cache_facts f;
 
-        if (!may_see(c, shelf->cache[i]))
-            continue;
         cache_get_facts(shelf, shelf->cache[i], &f);
+        if (f.state == CACHE_GONE || !may_see(c, shelf->cache[i]))
+            continue;
         ok = jv_append(list, model_json(shelf->cache[i], &f));
     }
     if (ok) {
@@ -125,16 +128,16 @@ static void put_now(struct buf *b, const char *name, const char *help, int n)
 
 static void put_states(struct buf *b, struct shelf *shelf)
 {
-    int n[CACHE_FAILED + 1] = { 0 };
+    int n[CACHE_N_STATE] = { 0 }, n_cache = shelf_count(shelf);
 
-    for (int i = 0; i < shelf->n; i++) {
+    for (int i = 0; i < n_cache; i++) {
         struct cache_facts f;
 
         cache_get_facts(shelf, shelf->cache[i], &f);
         n[f.state]++;
     }
     put(b, "caches", "gauge", "Caches by state.");
-    for (int i = 0; i <= CACHE_FAILED; i++)
+    for (int i = 0; i < CACHE_N_STATE; i++)
         buf_printf(b, "cag_caches{state=\"%s\"} %d\n",
                    cache_state_name((enum cache_state)i), n[i]);
 }

@@ -26,6 +26,10 @@ typedef enum cag_stale {
     CAG_STALE_IGNORE /* the sources are not even looked at  */
 } cag_stale;
 
+/* An open cache with its model, ready to answer.  One thread at a time;
+ * several may be open on one file, whose pages they share. */
+typedef struct cag_kb cag_kb;
+
 typedef struct cag_kb_opts {
     size_t size;       /* set by cag_kb_opts_init                          */
     const char *model; /* path or hub id; overrides every other place; NULL:
@@ -37,18 +41,19 @@ typedef struct cag_kb_opts {
                          neither looked for nor read                       */
     int64_t n_ctx;    /* tokens; 0 = what the cache says, and at most that */
     cag_engine_opts engine;
-    cag_places places; /* its strings are the kb's for its whole life      */
-    cag_hooks hooks;   /* in use until cag_kb_close                        */
+    cag_places places;  /* its strings are the kb's for its whole life      */
+    cag_hooks hooks;    /* in use until cag_kb_close                        */
+    const cag_kb *with; /* an open one, or NULL: its model is shared if this
+                           cache's is the same, and its engine if the options
+                           come to the same.  Those that share are used by one
+                           thread, may be closed in any order, and should have
+                           no progress of their own.                       */
 } cag_kb_opts;
 CAG_API void cag_kb_opts_init_size(cag_kb_opts *o, size_t size);
 static inline void cag_kb_opts_init(cag_kb_opts *o)
 {
     cag_kb_opts_init_size(o, sizeof *o);
 }
-
-/* An open cache with its model, ready to answer.  One thread at a time;
- * several may be open on one file, whose pages they share. */
-typedef struct cag_kb cag_kb;
 
 /*
  * Open the cache at path: its header and small sections are checked, then

@@ -65,10 +65,12 @@ static cag_status open_model(cag_kb *kb, const cag_kb_opts *o, cag_error *err)
         model_files_locate(kb->kvc, o->model, &kb->places, &mem, &path, err);
 
     if (!st)
-        st = cag_model_open(path, CAG_MODEL_NO_TOKENIZER, &kb->model, err);
+        st = kb_model_get(path, o->with ? o->with->own_model : NULL,
+                          &kb->own_model, err);
     mem_free(path);
     if (st)
         return st;
+    kb->model = kb->own_model->model;
     info = cag_model_get_info(kb->model);
     kb->n_vocab = info->n_vocab;
     /* one that was built when nobody looked at the window */
@@ -91,13 +93,18 @@ static cag_status open_model(cag_kb *kb, const cag_kb_opts *o, cag_error *err)
 
 /* Engine and, unless the prompt is to be read, the cache in it. */
 static cag_status start_engine(cag_kb *kb, const cag_engine_opts *e,
-                               cag_error *err)
+                               const cag_kb *with, cag_error *err)
 {
-    cag_status st = cag_engine_new(kb->model, e, &kb->engine, err);
+    bool made;
+    cag_status st =
+        kb_engine_get(kb->own_model, e, with ? with->own_engine : NULL,
+                      &kb->own_engine, &made, err);
 
     if (st)
         return st;
-    engine_note(&kb->hooks, kb->engine, e->precision);
+    kb->engine = kb->own_engine->engine;
+    if (made)
+        engine_note(&kb->hooks, kb->engine, e->precision);
     if (kb->hooks.progress)
         cag_engine_set_progress(kb->engine, kb->hooks.progress, kb->hooks.ctx);
     if (!kb->no_cache)
@@ -129,17 +136,18 @@ static cag_status open_engine(cag_kb *kb, const cag_kb_opts *o, cag_error *err)
     e.kv_f32 = kvc_get_shape(kb->kvc)->kv_class == KVC_CLASS_F32;
     if (e.precision == CAG_PRECISION_AUTO)
         e.precision = cag_precision_of(cag_kvc_get_info(kb->kvc)->precision);
-    st = start_engine(kb, &e, &why);
+    st = start_engine(kb, &e, o->with, &why);
     /* a GPU that holds the model, but not the cache too */
     if (st == CAG_E_NOMEM && kb->engine &&
         (!e.device || !strcmp(e.device, "auto")) &&
         strcmp(cag_engine_device(kb->engine), "cpu") != 0) {
         note(&kb->hooks, CAG_NOTE_WARN, "using the CPU, not the GPU: %s",
              why.msg);
-        cag_engine_free(kb->engine);
+        kb_engine_release(kb->own_engine);
+        kb->own_engine = NULL;
         kb->engine = NULL;
         e.device = "cpu";
-        return start_engine(kb, &e, err);
+        return start_engine(kb, &e, o->with, err);
     }
     return st ? cag_error_copy(err, &why) : CAG_OK;
 }
@@ -252,11 +260,11 @@ void cag_kb_close(cag_kb *kb)
     if (!kb)
         return;
     cag_prefix_free(kb->prefix);
-    cag_engine_free(kb->engine);
+    kb_engine_release(kb->own_engine);
     evidence_base_free(kb->evidence);
     prompt_tail_release(&kb->tail);
     mem_free(kb->file);
-    cag_model_close(kb->model);
+    kb_model_release(kb->own_model);
     cag_kvc_close(kb->kvc);
     mem_free(kb);
 }

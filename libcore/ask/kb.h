@@ -6,6 +6,7 @@
 
 #include <cag/ask.h>
 
+#include "ask/kb_shared.h"
 #include "evidence/evidence_base.h"
 #include "prompt/prompt.h"
 #include "util/file.h"
@@ -18,8 +19,10 @@ struct kb_file {
 
 struct cag_kb {
     cag_kvc *kvc;
-    cag_model *model; /* NULL with no_weights                  */
-    cag_engine *engine;
+    struct kb_model *own_model; /* NULL with no_weights, as the rest of it */
+    struct kb_engine *own_engine;
+    cag_model *model;   /* own_model's */
+    cag_engine *engine; /* own_engine's */
     cag_prefix *prefix; /* NULL with no_cache                    */
     const cag_tokenizer *tok;
     const int32_t *ids; /* [n_ids] the prefix                    */

@@ -1,0 +1,284 @@
+/*
+ * test_crew_tool.c - questions that join and leave one by one, and caches that
+ * share model and engine: the answers are those of a question alone.
+ */
+#include "tests/lib/unit.h"
+
+#include <cag/tool/crew.h>
+#include <string.h>
+
+#include "ask/kb.h"
+#include "tests/lib/fault.h"
+#include "util/buf.h"
+#include "util/mem.h"
+
+#define N 6
+
+static char kvc[64];
+static cag_kb *kb;
+static const char *const question[N] = {
+    "How long?", "Who leads?", "Why?", "How long?", "When did it fly?", "x"
+};
+
+static cag_kb *open_kb(const cag_kb *with, cag_precision precision)
+{
+    cag_kb_opts k;
+    cag_kb *out = NULL;
+
+    cag_kb_opts_init(&k);
+    k.engine.device = "cpu";
+    k.engine.n_thread = 1;
+    k.engine.precision = precision;
+    k.with = with;
+    assert_int_equal(cag_kb_open(kvc, &k, &out, NULL), CAG_OK);
+    return out;
+}
+
+static int begin(void **state)
+{
+    cag_build_opts o;
+
+    (void)state;
+    if (fault_set_up())
+        return -1;
+    build_opts(&o, in_dir(kvc, "kb.kvc"));
+    build_ok(&o);
+    kb = open_kb(NULL, CAG_PRECISION_AUTO);
+    return 0;
+}
+
+static int end(void **state)
+{
+    cag_kb_close(kb);
+    return fault_tear_down(state);
+}
+
+static void params(cag_ask_params *p, int i)
+{
+    cag_ask_params_init(p);
+    p->max_tok = 5 + 3 * i;
+    p->evidence = i % 2;
+    p->sampling.temperature = i == 4 ? 1.0f : 0.0f;
+}
+
+static char *alone(cag_kb *of, int i)
+{
+    cag_ask_params p;
+    cag_answer a;
+
+    params(&p, i);
+    assert_int_equal(cag_kb_ask(of, question[i], strlen(question[i]), &p, NULL,
+                                NULL, &a, NULL),
+                     CAG_OK);
+    char *text = mem_strdup(a.text);
+    assert_non_null(text);
+    cag_answer_release(&a);
+    return text;
+}
+
+static bool add_text(void *ctx, const char *text, size_t n)
+{
+    buf_add(ctx, text, n);
+    return true;
+}
+
+/* One joins at each step; two leave before their end. */
+static void members_come_and_go(void **state)
+{
+    cag_ask_params p[N];
+    cag_question q[N];
+    cag_member *m[N] = { NULL };
+    struct buf text[N];
+    cag_crew *c;
+    int n_done = 0;
+
+    (void)state;
+    memset(text, 0, sizeof text);
+    assert_int_equal(cag_crew_new(kb, N, &c, NULL), CAG_OK);
+    assert_int_equal(cag_crew_parallel(c), N);
+    for (int step = 0; n_done < N; step++) {
+        if (step < N) {
+            params(&p[step], step);
+            q[step] = (cag_question){ .text = question[step],
+                                      .size = strlen(question[step]),
+                                      .params = &p[step] };
+            assert_true(cag_crew_has_room(c));
+            assert_int_equal(cag_crew_join(c, NULL, &q[step], add_text,
+                                           &text[step], &m[step], NULL),
+                             CAG_OK);
+        }
+        assert_int_equal(cag_crew_step(c, NULL), CAG_OK);
+        for (int i = 0; i < N; i++) {
+            bool gives_up = i == 2 && step == 4;
+            cag_answer a;
+            cag_status st;
+
+            if (!m[i] || (!cag_member_done(m[i]) && !gives_up))
+                continue;
+            st = cag_crew_leave(c, m[i], &a, NULL);
+            m[i] = NULL;
+            n_done++;
+            if (st == CAG_E_CANCELLED) {
+                assert_int_equal(i, 2);
+            } else {
+                char *want = alone(kb, i);
+
+                assert_int_equal(st, CAG_OK);
+                assert_string_equal(a.text, want);
+                assert_string_equal(text[i].data ? text[i].data : "", want);
+                assert_true((a.checked != NULL) == p[i].evidence);
+                mem_free(want);
+            }
+            cag_answer_release(&a);
+            buf_free(&text[i]);
+        }
+    }
+    cag_crew_free(c);
+}
+
+/* What is wrong with a question is told when it leaves; others go on. */
+static void a_bad_question_is_alone(void **state)
+{
+    static const char blank[] = "  ";
+    cag_ask_params p;
+    cag_question q = { .text = blank, .size = 2 };
+    cag_error err = CAG_ERROR_INIT;
+    cag_member *m;
+    cag_answer a;
+    cag_crew *c;
+
+    (void)state;
+    assert_int_equal(cag_crew_new(kb, 2, &c, NULL), CAG_OK);
+    assert_int_equal(cag_crew_join(c, NULL, &q, NULL, NULL, &m, NULL), CAG_OK);
+    assert_true(cag_member_done(m));
+    assert_int_equal(cag_crew_leave(c, m, &a, &err), CAG_E_FORMAT);
+    params(&p, 0);
+    p.max_tok = 0;
+    q = (cag_question){ .text = question[0], .size = 9, .params = &p };
+    assert_int_equal(cag_crew_join(c, NULL, &q, NULL, NULL, &m, NULL), CAG_OK);
+    assert_int_equal(cag_crew_leave(c, m, &a, &err), CAG_E_USAGE);
+    assert_int_equal(cag_crew_step(c, NULL), CAG_OK);
+    cag_crew_free(c);
+}
+
+static void a_conversation_goes_on(void **state)
+{
+    cag_ask_params p;
+    cag_question q = { .text = question[1],
+                       .size = strlen(question[1]),
+                       .params = &p };
+    cag_chat *chat;
+    cag_answer want, a;
+    cag_member *m;
+    cag_crew *c;
+
+    (void)state;
+    params(&p, 1);
+    assert_int_equal(cag_chat_new(kb, &chat, NULL), CAG_OK);
+    assert_int_equal(
+        cag_chat_ask(chat, question[0], 9, &p, NULL, NULL, &a, NULL), CAG_OK);
+    cag_answer_release(&a);
+    assert_int_equal(cag_crew_new(kb, 2, &c, NULL), CAG_OK);
+    assert_int_equal(cag_crew_join(c, chat, &q, NULL, NULL, &m, NULL), CAG_OK);
+    assert_int_equal(
+        cag_chat_ask(chat, q.text, q.size, &p, NULL, NULL, &want, NULL),
+        CAG_OK);
+    cag_chat_free(chat); /* the member has what it needs */
+    while (!cag_member_done(m))
+        assert_int_equal(cag_crew_step(c, NULL), CAG_OK);
+    assert_int_equal(cag_crew_leave(c, m, &a, NULL), CAG_OK);
+    assert_string_equal(a.text, want.text);
+    assert_int_equal(a.n_prompt, want.n_prompt);
+    assert_int_equal(a.checked->n_evidence, want.checked->n_evidence);
+    cag_answer_release(&a);
+    cag_answer_release(&want);
+    cag_crew_free(c);
+}
+
+static void run_one(cag_status *st)
+{
+    cag_ask_params p;
+    cag_question q = { .text = question[1],
+                       .size = strlen(question[1]),
+                       .params = &p };
+    cag_member *m = NULL;
+    cag_answer a = { 0 };
+    cag_crew *c = NULL;
+
+    params(&p, 1);
+    *st = cag_crew_new(kb, 1, &c, NULL);
+    if (!*st)
+        *st = cag_crew_join(c, NULL, &q, NULL, NULL, &m, NULL);
+    while (!*st && !cag_member_done(m))
+        *st = cag_crew_step(c, NULL);
+    if (m) {
+        cag_status left = cag_crew_leave(c, m, &a, NULL);
+
+        *st = *st ? *st : left;
+    }
+    cag_answer_release(&a);
+    cag_crew_free(c);
+}
+
+static void memory_runs_out(void **state)
+{
+    bool done = false;
+    cag_status st;
+    int64_t before;
+
+    (void)state;
+    run_one(&st);
+    assert_int_equal(st, CAG_OK);
+    before = mem_live();
+    FOR_EACH_FAULT(n, done)
+    {
+        mem_fault(n, false);
+        run_one(&st);
+        done = fault_missed(n);
+        assert_int_equal(st, done ? CAG_OK : CAG_E_NOMEM);
+        assert_int_equal(mem_live(), before);
+    }
+}
+
+/* Of one model and equal options: one model, one engine, in any order of
+ * closing; other options have an engine of their own. */
+static void caches_share(void **state)
+{
+    cag_kb *a = open_kb(kb, CAG_PRECISION_AUTO);
+    cag_kb *b = open_kb(a, CAG_PRECISION_EXACT);
+    cag_kb *c = open_kb(b, CAG_PRECISION_EXACT);
+    char *want = alone(kb, 0), *got = alone(a, 0), *exact = alone(b, 0);
+
+    (void)state;
+    assert_ptr_equal(a->engine, kb->engine);
+    assert_ptr_equal(b->model, kb->model);
+    assert_ptr_not_equal(b->engine, kb->engine);
+    assert_ptr_equal(c->engine, b->engine);
+    assert_string_equal(got, want);
+    mem_free(got);
+    cag_kb_close(b);
+    got = alone(c, 0);
+    assert_string_equal(got, exact);
+    mem_free(got);
+    cag_kb_close(kb);
+    got = alone(a, 0);
+    assert_string_equal(got, want);
+    kb = a;
+    cag_kb_close(c);
+    mem_free(got);
+    mem_free(want);
+    mem_free(exact);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(members_come_and_go),
+        cmocka_unit_test(a_bad_question_is_alone),
+        cmocka_unit_test(a_conversation_goes_on),
+        cmocka_unit_test(memory_runs_out),
+        cmocka_unit_test(caches_share),
+    };
+
+    return cmocka_run_group_tests(tests, begin, end);
+}
