@@ -62,7 +62,9 @@ struct cuk_info {
 };
 
 /* The smallest compute capability the kernels are built for. */
-#define CUK_SM_MIN 75
+#define CUK_SM_MIN  75
+/* The first whose tensor cores take bf16. */
+#define CUK_SM_BF16 80
 
 /*
  * Devices of this machine.  *n = 0 and an error when there is no driver or

@@ -9,12 +9,12 @@
  * failed passes left behind lies in tiles that are used again, where a weight
  * of 0 times an infinity would show.
  */
-static void overflow(void **state)
+static void overflow_on(int sm)
 {
     enum { N = 30, KEEP = 20, MORE = 90 };
     const float *y;
 
-    (void)state;
+    shim_sm(sm);
     set_up("models/qwen3");
     struct cuda *c = cuda_of(t.gpu->backend);
     int d = t.m->config.d_model;
@@ -52,6 +52,101 @@ static void overflow(void **state)
     cag_session_free(s);
     mem_free(want);
     mem_free(was);
+    tear_down();
+    check_median();
+    shim_sm(89);
+}
+
+/* With products of bf16, and of f16, which run such a pass twice. */
+static void overflow(void **state)
+{
+    (void)state;
+    overflow_on(89);
+    overflow_on(75);
+}
+
+/* ---------------------------------------------------------------- operands */
+
+/* f16 weights are multiplied as they are; so are all before sm_80, whose
+ * tensor cores take nothing else. */
+static void operands(void **state)
+{
+    static const struct {
+        const char *model, *numerics;
+        int sm;
+    } of[] = {
+        { "models/llama3.F16.gguf", "cuda-f16.1", 89 },
+        { "models/llama-bias.BF16.gguf", "cuda-bf16.1", 80 },
+        { "models/llama-bias.BF16.gguf", "cuda-f16.1", 75 },
+        { "models/llama.Q4_1.gguf", "cuda-f16.1", 75 },
+        { "models/qwen3-tied.F32.gguf", "cuda-f32.1", 75 },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof of / sizeof of[0]; i++) {
+        shim_sm(of[i].sm);
+        cag_model *m = mt_model(of[i].model);
+        cag_engine *e = cuda_engine(m, 40, CAG_PRECISION_DEFAULT);
+        assert_string_equal(cag_engine_numerics(e), of[i].numerics);
+        cag_engine_free(e);
+        cag_model_close(m);
+        compare_model(of[i].model, CAG_PRECISION_DEFAULT);
+    }
+    shim_sm(89);
+    check_median();
+}
+
+/*
+ * A feed-forward whose input leaves f16 while K and V stay small: a prompt, and
+ * a step of many rows, are what rows one by one are, whose activations are f32.
+ * Others are not computed twice.
+ */
+static void wide(void **state)
+{
+    enum { N = 20, N_ROW = 12 };
+    const float *x, *y;
+    uint64_t launches[2];
+
+    (void)state;
+    set_up("models/llama3.F16.gguf");
+    struct cuda *c = cuda_of(t.gpu->backend);
+    float *norm = (float *)(uintptr_t)c->layer[0].ffn_norm;
+    cag_session *s[N_ROW], *one = mt_session(t.gpu, NULL, 40);
+    cag_step step[N_ROW];
+
+    OK(cag_session_prefill(one, t.ids, 1, &x, err));
+    for (int wide = 0; wide < 2; wide++) {
+        for (int i = 0; wide && i < t.m->config.d_model; i++)
+            norm[i] *= 1e6f;
+        for (int i = 0; i < N_ROW; i++) {
+            s[i] = mt_session(t.gpu, NULL, 40);
+            step[i] =
+                (cag_step){ .session = s[i], .ids = t.ids + N + i, .n_ids = 1 };
+        }
+        launches[wide] = shim_counts().launches;
+        OK(cag_session_prefill(s[0], t.ids, N, &y, err));
+        launches[wide] = shim_counts().launches - launches[wide];
+        OK(cag_session_truncate(one, 0, err));
+        for (int i = 0; i < N; i++)
+            OK(cag_session_step(&one, t.ids + i, 1, &x, err));
+        see(x, y, t.n_vocab, "a wide prompt");
+        for (int i = 1; i < N_ROW; i++)
+            OK(cag_session_prefill(s[i], t.ids, N, &y, err));
+        for (int again = 0; again < 2; again++) { /* the second is replayed */
+            OK(cag_session_verify(step, N_ROW, err));
+            for (int i = 0; i < N_ROW; i += 5) {
+                OK(cag_session_truncate(one, N, err));
+                OK(cag_session_step(&one, t.ids + N + i, 1, &x, err));
+                see(x, step[i].logits, t.n_vocab, "a wide step");
+            }
+            for (int i = 0; i < N_ROW; i++)
+                OK(cag_session_truncate(s[i], N, err));
+        }
+        for (int i = 0; i < N_ROW; i++)
+            cag_session_free(s[i]);
+    }
+    assert_true(launches[1] >= 2 * launches[0]);
+    cag_session_free(one);
     tear_down();
     check_median();
 }
@@ -327,9 +422,14 @@ static void split_oom(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(overflow),        cmocka_unit_test(memory),
-        cmocka_unit_test(failures),        cmocka_unit_test(capture_refused),
-        cmocka_unit_test(split_described), cmocka_unit_test(split_auto),
+        cmocka_unit_test(overflow),
+        cmocka_unit_test(operands),
+        cmocka_unit_test(wide),
+        cmocka_unit_test(memory),
+        cmocka_unit_test(failures),
+        cmocka_unit_test(capture_refused),
+        cmocka_unit_test(split_described),
+        cmocka_unit_test(split_auto),
         cmocka_unit_test(split_oom),
     };
     return cmocka_run_group_tests_name("cuda_limits", tests, NULL, NULL);

@@ -52,16 +52,25 @@ static void panel_hold(size_t *panel, const struct kmat *w, int operand)
     *panel = all > *panel ? all : *panel;
 }
 
-/* Room to expand the largest matrix. */
-static size_t panel_for(const struct cuda *c)
+static size_t panel_for_operand(const struct cuda *c, int operand)
 {
     size_t panel = 0;
 
     for (int l = 0; l < c->cfg->n_layer; l++)
         for (int i = 0; i < N_MAT; i++)
-            panel_hold(&panel, &c->w->layer[l].mat[i], c->operand);
-    panel_hold(&panel, &c->w->head, c->operand);
+            panel_hold(&panel, &c->w->layer[l].mat[i], operand);
+    panel_hold(&panel, &c->w->head, operand);
     return (panel + 255) & ~(size_t)255;
+}
+
+/* Room to expand the largest matrix; a pass of f16 may be run again. */
+static size_t panel_for(const struct cuda *c)
+{
+    size_t panel = panel_for_operand(c, c->operand), again = 0;
+
+    if (c->operand == KT_F16)
+        again = panel_for_operand(c, KT_BF16);
+    return panel > again ? panel : again;
 }
 
 static void carve_all(struct cuda *c, struct carve *cv)
@@ -301,21 +310,31 @@ static cag_status check_model(const cag_model *m,
     return CAG_OK;
 }
 
-/* f32 weights and exact arithmetic keep f32; bf16 has the range that large
- * activations need, whatever else the weights are. */
-static int operand_for(const cag_model *m, const struct backend_opts *opts)
+/*
+ * f32 weights and exact arithmetic keep f32.  f16 weights lose nothing as f16
+ * and three bits as bf16, and before bf16 had tensor cores only f16 did; what
+ * does not fit is computed again (forward_cuda).  Else bf16, which has the
+ * range that large activations need.
+ */
+static void choose_operand(struct cuda *c, const struct backend_opts *opts,
+                           int sm)
 {
-    return opts->precision == CAG_PRECISION_EXACT ||
-                   m->weights.layer[0].mat[WQ].type == KT_F32
-               ? KT_F32
-               : KT_BF16;
+    int type = c->w->layer[0].mat[WQ].type;
+    const char *name;
+
+    c->operand = opts->precision == CAG_PRECISION_EXACT || type == KT_F32
+                     ? KT_F32
+                 : type == KT_F16 || sm < CUK_SM_BF16 ? KT_F16
+                                                      : KT_BF16;
+    name = c->operand == KT_F32 ? "f32" : c->operand == KT_F16 ? "f16" : "bf16";
+    c->base.prompt_gemm = name;
+    snprintf(c->numerics, sizeof c->numerics, "cuda-%s.1", name);
 }
 
 static void fill_in(struct cuda *c, const cag_model *m,
                     const struct backend_opts *opts)
 {
     const struct model_config *cfg = &m->config;
-    const char *operand;
 
     c->base.ops = &cuda_ops;
     c->base.views = c->base.masses = true;
@@ -324,14 +343,10 @@ static void fill_in(struct cuda *c, const cag_model *m,
     c->pool = opts->pool;
     c->max_bytes = opts->max_memory;
     c->shape = (struct cuk_shape){ cfg->n_head, cfg->n_kv_head, cfg->d_head };
-    c->operand = operand_for(m, opts);
     c->d_q = cfg->n_head * cfg->d_head;
     c->d_qkv = c->d_q + 2 * cfg->n_kv_head * cfg->d_head;
     c->tile_bytes = (size_t)KV_TILE * (size_t)cfg->d_head * 2;
     c->q_scale = (float)(1.4426950408889634 / sqrt((double)cfg->d_head));
-    operand = c->operand == KT_F32 ? "f32" : "bf16";
-    c->base.prompt_gemm = operand;
-    snprintf(c->numerics, sizeof c->numerics, "cuda-%s.1", operand);
 }
 
 /* Device, streams, events.  What was made is close_device's to undo. */
@@ -382,8 +397,10 @@ static cag_status plugin_open(int ordinal, const cag_model *m,
     }
     fill_in(c, m, opts);
     st = open_device(c, ordinal, err);
-    if (!st)
+    if (!st) {
+        choose_operand(c, opts, cuk_get_info(c->dev)->sm);
         st = choose_layers(c, opts, err);
+    }
     if (!st)
         st = allocate(c, err);
     if (!st && cuk_gemm_prepare(c->run) != 0)

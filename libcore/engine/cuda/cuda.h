@@ -78,6 +78,7 @@ struct cuda_step_shape {
     int n_row, n_item;
     int n_word;                /* of views */
     int n_run, n_head, n_tile; /* of what is measured */
+    int operand;
     bool whole;
 };
 struct cuda_graph {
@@ -110,7 +111,7 @@ struct cuda {
     struct pool *pool;             /* borrowed */
     struct cuk_shape shape;
     int n_layer; /* of the device */
-    int operand; /* type of large products */
+    int operand; /* type of large products, of the pass that runs */
     int d_q, d_kv, d_qkv;
     size_t tile_bytes;
     float q_scale;

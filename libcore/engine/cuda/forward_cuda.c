@@ -69,6 +69,7 @@ static int run_graph(const struct pass_cuda *p)
     shape.n_run = p->n_run;
     shape.n_head = p->n_head;
     shape.n_tile = p->n_tile;
+    shape.operand = p->c->operand;
     shape.whole = p->greedy;
     for (int i = 0; i < c->n_graph; i++)
         if (memcmp(&c->graph[i].shape, &shape, sizeof shape) == 0)
@@ -236,7 +237,6 @@ static cag_status finish(struct pass_cuda *p, cag_error *err)
                         c->base.layer0 + l, p->row[bad].pos);
     }
     hand_out(p);
-    pass_cuda_add_mass(p);
     for (int k = 0; k < p->n_want; k++) {
         const struct forward_row *row = wanted(p, k);
         bool ok = !row        ? true
@@ -248,6 +248,7 @@ static cag_status finish(struct pass_cuda *p, cag_error *err)
         if (row && row->best)
             *row->best = best[k];
     }
+    pass_cuda_add_mass(p);
     return CAG_OK;
 }
 
@@ -338,24 +339,54 @@ static void take_rows(struct pass_cuda *p, int n)
     }
 }
 
+/* The pass of the request's rows from i on; *n of them. */
+static cag_status pass_from(struct cuda *c, const struct forward_req *req,
+                            int i, int *n, cag_error *err)
+{
+    struct pass_cuda p = { .c = c,
+                           .req = req,
+                           .row = req->row + i,
+                           .step = req->phase == FORWARD_STEP };
+    cag_status st;
+
+    if (req->x)
+        p.x = req->x + (size_t)i * (size_t)c->cfg->d_model;
+    take_rows(&p, req->n_row - i);
+    st = run_pass(&p, err);
+    if (!st)
+        settle(&p);
+    *n = p.n_row;
+    return st;
+}
+
+/*
+ * Activations beyond f16 are infinite as operands, so what they lead to, K, V
+ * or logits, is not finite: such a pass runs again with the range of bf16.
+ * Each for itself, so that the numbers do not depend on what came before.
+ */
+static cag_status pass_again(struct cuda *c, const struct forward_req *req,
+                             int i, int *n, cag_error *err)
+{
+    cag_status st;
+
+    for (int r = i + *n - 1; r >= i; r--)
+        cuda_kv_truncate(req->row[r].kv, req->row[r].pos);
+    c->operand = KT_BF16;
+    st = pass_from(c, req, i, n, err);
+    c->operand = KT_F16;
+    return st;
+}
+
 cag_status forward_cuda(struct backend *b, const struct forward_req *req,
                         cag_error *err)
 {
     struct cuda *c = cuda_of(b);
     cag_status st = cuda_enter(c, err);
 
-    for (int i = 0; !st && i < req->n_row;) {
-        struct pass_cuda p = { .c = c,
-                               .req = req,
-                               .row = req->row + i,
-                               .step = req->phase == FORWARD_STEP };
-        if (req->x)
-            p.x = req->x + (size_t)i * (size_t)c->cfg->d_model;
-        take_rows(&p, req->n_row - i);
-        st = run_pass(&p, err);
-        if (!st)
-            settle(&p);
-        i += p.n_row;
+    for (int i = 0, n; !st && i < req->n_row; i += n) {
+        st = pass_from(c, req, i, &n, err);
+        if (st == CAG_E_UNSUPPORTED && c->operand == KT_F16)
+            st = pass_again(c, req, i, &n, err);
     }
     return st;
 }
