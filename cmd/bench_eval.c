@@ -31,7 +31,8 @@ static const opt_spec eval_specs[] = {
     OPT_STR('m', "model", &o.model, "M", NULL,
             "the cache's model, if it moved (or CAG_MODEL)"),
     OPT_STR(0, "arms", &o.arms, "LIST", NULL,
-            "of cache, none, bm25 (default all)"),
+            "of cache, none, bm25 (the default), focus-mask, "
+            "focus-reread, focus-auto"),
     OPT_I64('n', "predict", &o.n_predict, 1, INT32_MAX, "N", NULL,
             "length of an answer in tokens, at most (40)"),
     OPT_I64(0, "budget", &o.budget, 1, INT32_MAX, "N", NULL,
@@ -66,7 +67,8 @@ static void parse_arms(bool arm[CAG_EVAL_ARMS])
                                      strncmp(s, cag_eval_arm_name(i), n) != 0))
             i++;
         if (i == CAG_EVAL_ARMS)
-            opt_fail("option '--arms': '%s' is none of cache, none, bm25",
+            opt_fail("option '--arms': '%s' is none of cache, none, bm25, "
+                     "focus-mask, focus-reread, focus-auto",
                      ui_clean(s));
         arm[i] = true;
         s += n + (s[n] == ',');
@@ -94,6 +96,23 @@ static void print_support(const cag_eval_figures *f)
                f->step[i].n_unanswerable);
 }
 
+static const char *look_name(int look)
+{
+    return look ? cag_focus_name(look) : "whole";
+}
+
+static void print_looks(const cag_eval_figures *f)
+{
+    for (int i = 0; i < CAG_LOOKS; i++)
+        if (f->look[i].n)
+            printf("  look %-10s %d right, %d given of %d, %.3f s each\n",
+                   look_name(i), f->look[i].n_right, f->look[i].n_given,
+                   f->look[i].n, f->look[i].seconds / f->look[i].n);
+    if (f->look[0].n && f->n_gold)
+        printf("  passages        hold the lines of %d of %d answerable\n",
+               f->n_passages, f->n_gold);
+}
+
 static void print_arm(const cag_eval_report *r, int arm)
 {
     const cag_eval_figures *f = &r->figures[arm];
@@ -110,6 +129,7 @@ static void print_arm(const cag_eval_report *r, int arm)
                "  among three     %d, %d\n",
                f->n_right_first, f->n_right_gold, f->n_first, f->n_gold,
                f->n_right_three, f->n_three);
+    print_looks(f);
     print_support(f);
     printf("  a question      %.3f s, %.0f tokens read, %.0f made, evidence "
            "%.1f ms\n",
@@ -135,6 +155,23 @@ static void print_text(const cag_eval_report *r)
         else
             printf("against bm25 a cache pays by its answers alone\n");
     }
+}
+
+static void json_looks(struct ui_json *j, const cag_eval_figures *f)
+{
+    ui_json_int(j, "passages", f->n_passages);
+    ui_json_object(j, "looks");
+    for (int i = 0; i < CAG_LOOKS; i++) {
+        if (!f->look[i].n)
+            continue;
+        ui_json_object(j, look_name(i));
+        ui_json_int(j, "taken", f->look[i].n);
+        ui_json_int(j, "right", f->look[i].n_right);
+        ui_json_int(j, "given", f->look[i].n_given);
+        ui_json_double(j, "seconds", f->look[i].seconds);
+        ui_json_end(j);
+    }
+    ui_json_end(j);
 }
 
 static void json_arm(struct ui_json *j, const cag_eval_figures *f)
@@ -167,6 +204,8 @@ static void json_arm(struct ui_json *j, const cag_eval_figures *f)
         ui_json_null(j, "auroc");
     ui_json_double(j, "seconds", f->seconds);
     ui_json_double(j, "evidence_seconds", f->check_s);
+    if (f->look[0].n)
+        json_looks(j, f);
     ui_json_array(j, "thresholds");
     for (int i = 0; i < CAG_EVAL_STEPS; i++) {
         ui_json_object(j, NULL);

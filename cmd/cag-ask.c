@@ -26,7 +26,7 @@ static struct {
         *shard;
     struct engine_cli engine;
     struct opt_list stop;
-    int stale, verify, format, parallel, top_k, evidence_format, require;
+    int stale, verify, format, parallel, top_k, evidence_format, require, focus;
     int64_t n_predict, seed, n_ctx, max_errors, max_memory;
     double temperature, top_p, min_p;
     bool interactive, chat, resume, unordered, fail_fast, dry_run, think,
@@ -77,6 +77,8 @@ static const opt_spec specs[] = {
                "grep: path:line:text, on stdout"),
     OPT_CHOICE(0, "require-evidence", &o.require, supports, NULL,
                "refuse an answer with less support"),
+    OPT_CHOICE_OF(0, "focus", &o.focus, cag_focus_name, NULL,
+                  "answer again from the best passages; the better counts"),
     OPT_DOUBLE(0, "temperature", &o.temperature, 0, 100, "T", NULL,
                "0 is greedy"),
     OPT_DOUBLE(0, "top-p", &o.top_p, 0, 1, "P", NULL, "nucleus sampling"),
@@ -159,6 +161,7 @@ static void fill(struct ask_opts *a)
     a->params.no_draft = o.no_lookup;
     a->params.evidence = o.evidence || o.evidence_format;
     a->params.require = (cag_support)o.require;
+    a->params.focus = (cag_focus)o.focus;
     a->evidence = a->params.evidence;
     a->grep = o.evidence_format == 1;
     a->json = o.json;

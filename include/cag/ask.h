@@ -94,6 +94,24 @@ CAG_API bool cag_kb_knows_thinking(const cag_kb *kb);
 
 /* -------------------------------------------------------------------- ask */
 
+/*
+ * The second look: at the passages of the knowledge that the question's words
+ * lead to, alone.  Of the answers the better supported one is given
+ * (cag_looked), the first one at a tie; none of their text is given to the
+ * cag_text_fn before that.  A question whose words stand nowhere, or whose
+ * passages are all there is, has one look.
+ */
+typedef enum cag_focus {
+    CAG_FOCUS_OFF,
+    CAG_FOCUS_MASK,   /* the same cache, all but the passages masked     */
+    CAG_FOCUS_REREAD, /* the passages read again, as a small prompt      */
+    CAG_FOCUS_AUTO    /* until support is strong (cag_looked.look.score of
+                         0.25): mask, then reread; a model of less than 300
+                         million parameters only rereads                 */
+} cag_focus;
+/* "off", "mask", "reread", "auto"; NULL for others */
+CAG_API const char *cag_focus_name(int f);
+
 typedef struct cag_ask_params {
     size_t size;     /* set by cag_ask_params_init                         */
     int64_t max_tok; /* generated tokens at most, from 1; default 120; what is
@@ -109,12 +127,37 @@ typedef struct cag_ask_params {
      * of the text is given to the cag_text_fn then, since it is judged as a
      * whole. NONE: nothing is withheld. */
     cag_support require;
+    /* Answer again from passages.  A masked look needs the cache, and a device
+     * that can hide a part of it: else CAG_E_UNSUPPORTED. */
+    cag_focus focus;
 } cag_ask_params;
 CAG_API void cag_ask_params_init_size(cag_ask_params *p, size_t size);
 static inline void cag_ask_params_init(cag_ask_params *p)
 {
     cag_ask_params_init_size(p, sizeof *p);
 }
+
+/* An answer from one look at the knowledge. */
+typedef struct cag_look {
+    cag_focus from; /* CAG_FOCUS_OFF: all of the knowledge */
+    char *text;     /* [size] heap */
+    size_t size;
+    const char *finish; /* as in cag_answer */
+    cag_support support;
+    double score;   /* what support is decided by (cag_checked)         */
+    double seconds; /* 0: of an earlier run                             */
+} cag_look;
+
+enum { CAG_LOOKS = 3, CAG_PASSAGES = 3 };
+
+/* How an answer was chosen. */
+typedef struct cag_looked {
+    cag_look look[CAG_LOOKS]; /* [n_look] in the order they were taken */
+    int n_look;
+    int given;                       /* the look whose answer was given */
+    cag_piece passage[CAG_PASSAGES]; /* [n_passage] in the text's order */
+    int n_passage;
+} cag_looked;
 
 /* Filled by a call, released by the caller. */
 typedef struct cag_answer {
@@ -134,7 +177,9 @@ typedef struct cag_answer {
     double decode_s;      /* from there to the end                          */
     cag_checked *checked; /* with evidence or require; or NULL             */
     double check_s;       /* seconds: what that took                        */
-    uint64_t reserved[6];
+    cag_looked *looked;   /* with focus, and then tokens and seconds are of all
+                             looks; or NULL                                 */
+    uint64_t reserved[5];
 } cag_answer;
 CAG_API void cag_answer_release(cag_answer *a);
 

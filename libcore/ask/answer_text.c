@@ -74,7 +74,8 @@ static void release_text(struct answer *a, size_t hold)
     if (end <= a->emitted)
         return;
     if (a->fn && !a->cancelled &&
-        !a->fn(a->ctx, a->text.data + a->emitted, end - a->emitted))
+        !a->fn(a->ctx, a->withheld ? "" : a->text.data + a->emitted,
+               a->withheld ? 0 : end - a->emitted))
         a->cancelled = true;
     a->emitted = end;
 }

@@ -27,6 +27,8 @@ struct answer {
     size_t emitted; /* bytes of text given to fn            */
     bool stopped;   /* a stop string was found              */
     bool cancelled; /* fn returned false                    */
+    bool withheld;  /* fn is asked whether to go on, and gets no text: it is
+                       judged as a whole */
 };
 
 /* thinking: the prompt itself has opened a think block. */

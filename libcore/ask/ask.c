@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "ask/focus.h"
 #include "ask/kb.h"
 #include "ask/support.h"
 #include "ask/turn.h"
@@ -13,35 +14,21 @@
 #include "util/mem.h"
 #include "util/text.h"
 
-/* The caller's function, of an answer whose text is not given yet. */
-struct held_back {
+struct asked {
+    cag_text question, before; /* before.text NULL: there is none */
+    const cag_ids *ids;        /* all that follows the knowledge  */
+    const cag_ask_params *params;
     cag_text_fn fn;
     void *ctx;
 };
 
-static bool only_poll(void *ctx, const char *text, size_t size)
+/* One look at the knowledge. */
+static cag_status look_once(cag_kb *kb, const struct turn_prompt *q,
+                            const struct asked *a, cag_answer *out,
+                            cag_error *err)
 {
-    struct held_back *h = ctx;
-
-    (void)text;
-    (void)size;
-    return h->fn(h->ctx, "", 0);
-}
-
-static cag_status run(cag_kb *kb, const cag_ids *ids, const cag_ask_params *p,
-                      cag_text_fn fn, void *ctx, cag_answer *out,
-                      cag_error *err)
-{
-    struct held_back held = { fn, ctx };
     struct turn t;
-    cag_status st;
-
-    if (p->require && fn) {
-        fn = only_poll;
-        ctx = &held;
-    }
-    kb_note_dropped(kb, ids);
-    st = turn_start(&t, kb, ids->id, ids->n, p, fn, ctx, err);
+    cag_status st = turn_start(&t, kb, q, a->params, a->fn, a->ctx, err);
 
     if (st)
         return st;
@@ -51,6 +38,33 @@ static cag_status run(cag_kb *kb, const cag_ids *ids, const cag_ask_params *p,
         return st;
     }
     return turn_finish(&t, out, err);
+}
+
+static cag_status run(cag_kb *kb, const struct asked *q, cag_answer *out,
+                      cag_error *err)
+{
+    const cag_text *before = q->before.text ? &q->before : NULL;
+    const cag_ask_params *p = q->params;
+    struct turn_prompt prompt;
+    struct focus f;
+    cag_focus look;
+    cag_status st = focus_init(&f, kb, p, &q->question, before, err);
+
+    kb_note_dropped(kb, q->ids);
+    while (!st && focus_next(&f, &look)) {
+        st = focus_prompt(&f, look, q->ids->id, q->ids->n, &prompt, err);
+        if (!st)
+            st = look_once(kb, &prompt, q, out, err);
+        if (!st)
+            st = focus_take(&f, look, out, err);
+    }
+    if (st)
+        focus_release(&f);
+    else
+        focus_end(&f, out);
+    if (!st && support_is_asked(p))
+        st = cag_answer_check(kb, &q->question, before, p, out, err);
+    return st;
 }
 
 cag_status cag_kb_ask(cag_kb *kb, const char *question, size_t size,
@@ -68,12 +82,13 @@ cag_status cag_kb_ask(cag_kb *kb, const char *question, size_t size,
         st = prompt_question_encode(&kb->tail, kb->tok, question, size, p.think,
                                     &ids, err);
     if (!st)
-        st = run(kb, &ids, &p, fn, ctx, out, err);
-    if (!st && support_is_asked(&p)) {
-        const cag_text q = { question, size, 0 };
-
-        st = cag_answer_check(kb, &q, NULL, &p, out, err);
-    }
+        st = run(kb,
+                 &(struct asked){ .question = { question, size, 0 },
+                                  .ids = &ids,
+                                  .params = &p,
+                                  .fn = fn,
+                                  .ctx = ctx },
+                 out, err);
     cag_ids_free(&ids);
     return st;
 }
@@ -168,25 +183,11 @@ const cag_text *chat_question_before(const cag_chat *c, cag_text *out)
     const jv *messages = c->messages;
     size_t n = jv_count(messages);
 
+    *out = (cag_text){ 0 };
     if (n < 2)
         return NULL;
-    *out = (cag_text){ 0 };
     out->text = jv_str(jv_get(jv_at(messages, n - 2), "content"), &out->size);
     return out->text ? out : NULL;
-}
-
-/* Check the answer to a turn that is not yet in the conversation. */
-static cag_status check_turn(cag_chat *c, const char *question, size_t size,
-                             const cag_ask_params *p, cag_answer *out,
-                             cag_error *err)
-{
-    const cag_text q = { question, size, 0 };
-    cag_text before;
-
-    if (!support_is_asked(p))
-        return CAG_OK;
-    return cag_answer_check(c->kb, &q, chat_question_before(c, &before), p, out,
-                            err);
 }
 
 cag_status chat_next(const cag_chat *c, const char *question, size_t size,
@@ -213,6 +214,7 @@ cag_status cag_chat_ask(cag_chat *c, const char *question, size_t size,
 {
     cag_ids ids = CAG_IDS_INIT;
     cag_ask_params p;
+    cag_text before;
     jv *turns = NULL;
     size_t bad;
     bool keep;
@@ -237,10 +239,16 @@ cag_status cag_chat_ask(cag_chat *c, const char *question, size_t size,
         st = prompt_chat_encode(&c->kb->tail, c->kb->tok, turns, p.think, &ids,
                                 err);
     }
+    chat_question_before(c, &before);
     if (!st)
-        st = run(c->kb, &ids, &p, fn, ctx, out, err);
-    if (!st)
-        st = check_turn(c, question, size, &p, out, err);
+        st = run(c->kb,
+                 &(struct asked){ .question = { question, size, 0 },
+                                  .before = before,
+                                  .ids = &ids,
+                                  .params = &p,
+                                  .fn = fn,
+                                  .ctx = ctx },
+                 out, err);
     /* a full conversation names the way out */
     if (st == CAG_E_LIMIT && jv_count(c->messages) && err)
         st = cag_fail(err, CAG_E_LIMIT, NULL, -1,
@@ -248,7 +256,8 @@ cag_status cag_chat_ask(cag_chat *c, const char *question, size_t size,
                       "knowledge, the context has %lld); /reset starts anew",
                       ids.n, c->kb->n_ids, (long long)c->kb->n_ctx);
     /* Keep a cancelled turn only if text of it was given out. */
-    keep = !st || (st == CAG_E_CANCELLED && out->size > 0 && !p.require);
+    keep = !st ||
+           (st == CAG_E_CANCELLED && out->size > 0 && !p.require && !p.focus);
     if (keep && !add_turn(turns, "assistant", out->text, out->size)) {
         keep = false;
         st = st ? st : cag_fail_nomem(err, "conversation");

@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "ask/answer_copy.h"
 #include "ask/kb.h"
 #include "util/error.h"
 #include "util/mem.h"
@@ -73,8 +74,10 @@ void crew_release(struct crew *c)
         cag_engine_set_progress(c->kb->engine, c->kb->hooks.progress,
                                 c->kb->hooks.ctx);
     for (int i = 0; i < c->n_member; i++)
-        if (c->member[i]->state == CREW_RUNNING)
+        if (c->member[i]->state == CREW_RUNNING) {
             turn_release(&c->member[i]->turn);
+            focus_release(&c->member[i]->focus);
+        }
     mem_free(c->member);
     mem_free(c->moved);
     mem_free(c->step);
@@ -111,26 +114,44 @@ static const struct crew_member *find_twin(const struct crew *c,
     return NULL;
 }
 
-/* Everything but reading the question. */
+/* Everything of m's next look but reading it. */
 static cag_status prepare(struct crew *c, struct crew_member *m, cag_error *err)
 {
     cag_kb *kb = c->kb;
     cag_ids ids = CAG_IDS_INIT;
-    cag_status st = kb_check_files(kb, err);
+    struct turn_prompt q;
+    cag_status st =
+        m->turns ? prompt_chat_encode(&kb->tail, kb->tok, m->turns,
+                                      m->params->think, &ids, err)
+                 : prompt_question_encode(&kb->tail, kb->tok, m->question,
+                                          m->size, m->params->think, &ids, err);
 
-    if (!st && m->turns)
-        st = prompt_chat_encode(&kb->tail, kb->tok, m->turns, m->params->think,
-                                &ids, err);
-    else if (!st)
-        st = prompt_question_encode(&kb->tail, kb->tok, m->question, m->size,
-                                    m->params->think, &ids, err);
+    if (!st)
+        st = focus_prompt(&m->focus, m->look, ids.id, ids.n, &q, err);
     if (!st) {
-        c->n_prompt += (int64_t)ids.n;
-        kb_note_dropped(kb, &ids);
-        st = turn_prepare(&m->turn, kb, ids.id, ids.n, m->params, m->fn, m->ctx,
-                          err);
+        c->n_prompt += (int64_t)q.n_ids;
+        if (!m->focus.n_taken)
+            kb_note_dropped(kb, &ids);
+        st = turn_prepare(&m->turn, kb, &q, m->params, m->fn, m->ctx, err);
     }
     cag_ids_free(&ids);
+    return st;
+}
+
+/* m's first look. */
+static cag_status begin_member(struct crew *c, struct crew_member *m,
+                               cag_error *err)
+{
+    const cag_text question = { m->question, m->size, 0 };
+    cag_status st = kb_check_files(c->kb, err);
+
+    if (!st)
+        st = focus_init(&m->focus, c->kb, m->params, &question,
+                        m->before.text ? &m->before : NULL, err);
+    if (!st && focus_next(&m->focus, &m->look))
+        st = prepare(c, m, err);
+    if (st)
+        focus_release(&m->focus);
     return st;
 }
 
@@ -143,8 +164,11 @@ cag_status crew_add(struct crew *c, struct crew_member *m, cag_error *err)
     m->twin = find_twin(c, m);
     if (m->twin) {
         m->state = CREW_WAITING;
+    } else if (focus_check(c->kb, m->params, &m->error)) {
+        m->state = CREW_DONE; /* others may ask for what there is */
+        return CAG_OK;
     } else {
-        st = prepare(c, m, &m->error);
+        st = begin_member(c, m, &m->error);
         if (st) {
             m->state = CREW_DONE;
             return is_own_error(st) ? CAG_OK : cag_error_copy(err, &m->error);
@@ -162,6 +186,7 @@ void crew_leave(struct crew *c, struct crew_member *m)
 
     if (m->state == CREW_RUNNING) {
         turn_release(&m->turn);
+        focus_release(&m->focus);
         c->n_running--;
     }
     m->state = CREW_DONE;
@@ -174,38 +199,54 @@ void crew_leave(struct crew *c, struct crew_member *m)
 
 /* ---------------------------------------------------------------- stepping */
 
-static cag_status copy_answer(cag_answer *to, const cag_answer *a,
-                              cag_error *err)
-{
-    *to = *a;
-    to->text = mem_strndup(a->text, a->size);
-    to->reasoning = a->reasoning ? mem_strdup(a->reasoning) : NULL;
-    if (to->text && (!a->reasoning || to->reasoning))
-        return CAG_OK;
-    cag_answer_release(to);
-    return cag_fail_nomem(err, "answer");
-}
-
-/* m's turn is over; who waits for it has the same answer. */
-static cag_status finish(struct crew *c, struct crew_member *m, cag_error *err)
+/* m's turn is over: take what it came to, and begin the next look if there is
+ * one. */
+static cag_status take_look(struct crew *c, struct crew_member *m, bool *more)
 {
     cag_status st = turn_finish(&m->turn, &m->answer, &m->error);
 
+    *more = false;
+    c->n_generated += m->answer.n_generated;
+    if (!st)
+        st = focus_take(&m->focus, m->look, &m->answer, &m->error);
+    if (!st && focus_next(&m->focus, &m->look)) {
+        *more = true;
+        st = prepare(c, m, &m->error);
+    }
+    if (st)
+        focus_release(&m->focus);
+    else if (!*more)
+        focus_end(&m->focus, &m->answer);
+    return st;
+}
+
+/* m's turn is over; who waits for its answer has the same. */
+static cag_status finish(struct crew *c, struct crew_member *m, cag_error *err)
+{
+    bool more;
+    cag_status st = take_look(c, m, &more);
+
+    if (!st && more)
+        return CAG_OK;
     c->n_running--;
     m->state = CREW_DONE;
     if (st && st != CAG_E_CANCELLED)
         return cag_error_copy(err, &m->error);
     st = CAG_OK;
-    c->n_generated += m->answer.n_generated;
     for (int i = 0; i < c->n_member && !st; i++) {
         struct crew_member *t = c->member[i];
 
         if (t->state != CREW_WAITING || t->twin != m)
             continue;
-        st = copy_answer(&t->answer, &m->answer, err);
+        st = answer_copy(&t->answer, &m->answer, err);
         t->state = CREW_DONE;
     }
     return st;
+}
+
+static bool is_read(const struct crew_member *m)
+{
+    return m->state == CREW_RUNNING && m->turn.n_generated > 0;
 }
 
 /* Read the questions that were not read yet, together. */
@@ -217,7 +258,7 @@ static cag_status begin(struct crew *c, cag_error *err)
     for (int i = 0; i < c->n_member; i++) {
         struct crew_member *m = c->member[i];
 
-        if (m->state == CREW_RUNNING && !m->turn.n_generated) {
+        if (m->state == CREW_RUNNING && !is_read(m)) {
             c->fresh[n] = &m->turn;
             c->moved[n++] = m;
         }
@@ -240,7 +281,7 @@ static cag_status advance(struct crew *c, cag_error *err)
     cag_status st;
 
     for (int i = 0; i < c->n_member; i++)
-        if (c->member[i]->state == CREW_RUNNING) {
+        if (is_read(c->member[i])) {
             turn_step(&c->member[i]->turn, drafts, &c->step[n]);
             c->moved[n++] = c->member[i];
         }

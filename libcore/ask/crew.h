@@ -6,12 +6,15 @@
  * common prefix are read once for all.  An answer does not depend on who else
  * is there (session.h), so none of this changes a byte of it.
  *
+ * With focus a member takes its looks one after the other, beside the others'.
+ *
  * A member whose question and options equal those of a running one waits for
  * its answer instead, if it is greedy and wants no text on the way.
  */
 #ifndef ASK_CREW_H
 #define ASK_CREW_H
 
+#include "ask/focus.h"
 #include "ask/turn.h"
 #include "util/json.h"
 
@@ -24,13 +27,16 @@ struct crew_member {
     size_t size;
     const jv *turns; /* a conversation that ends with the question, or NULL: it
                         is the first                                       */
+    cag_text before; /* the last question in it, or .text NULL             */
     const cag_ask_params *params; /* checked by turn_params                 */
     char key[17];                 /* row_options_key of params              */
     cag_text_fn fn;               /* may be NULL                            */
     void *ctx;
 
     enum crew_state state;
-    struct turn turn;               /* while running                       */
+    struct turn turn; /* while running: of the look ...      */
+    cag_focus look;   /* ... that is taken                   */
+    struct focus focus;
     const struct crew_member *twin; /* whose answer it waits for           */
     cag_answer answer; /* when done, and then the caller's to release       */
     cag_error error;   /* status is not 0: this question has no answer, or

@@ -22,8 +22,7 @@ struct cag_member {
     struct crew_member m;
     cag_ask_params params;
     jv *turns;    /* what m.turns points to, or NULL */
-    char *before; /* heap: the last question that was answered, or NULL */
-    size_t n_before;
+    char *before; /* what m.before points to, or NULL */
     cag_text_fn fn;
     void *ctx;
 };
@@ -62,14 +61,13 @@ bool cag_crew_has_room(const cag_crew *c)
     return crew_has_room(&c->crew);
 }
 
-/* An answer that may be withheld is judged before any of it is given out.  A
- * member always has this function, so that none has a twin: who is waited for
- * could not leave. */
+/* A member always has this function, so that none has a twin: who is waited
+ * for could not leave. */
 static bool give_text(void *ctx, const char *text, size_t size)
 {
     const cag_member *m = ctx;
 
-    return m->params.require || !m->fn || m->fn(m->ctx, text, size);
+    return !m->fn || m->fn(m->ctx, text, size);
 }
 
 static void member_free(cag_member *m)
@@ -92,7 +90,7 @@ static cag_status take_turns(cag_member *m, const cag_chat *earlier,
     m->m.turns = m->turns;
     if (!st && chat_question_before(earlier, &before)) {
         m->before = mem_strndup(before.text, before.size);
-        m->n_before = before.size;
+        m->m.before = (cag_text){ m->before, before.size, 0 };
         if (!m->before)
             st = cag_fail_nomem(err, "conversation");
     }
@@ -143,7 +141,6 @@ cag_status cag_crew_leave(cag_crew *c, cag_member *m, cag_answer *out,
                           cag_error *err)
 {
     const cag_text q = { m->m.question, m->m.size, 0 };
-    const cag_text before = { m->before, m->n_before, 0 };
     cag_status st;
 
     memset(out, 0, sizeof *out);
@@ -151,7 +148,7 @@ cag_status cag_crew_leave(cag_crew *c, cag_member *m, cag_answer *out,
         crew_leave(&c->crew, &m->m);
     st = m->m.error.status ? cag_error_copy(err, &m->m.error) : CAG_OK;
     if (!st && support_is_asked(&m->params))
-        st = cag_answer_check(c->crew.kb, &q, m->before ? &before : NULL,
+        st = cag_answer_check(c->crew.kb, &q, m->before ? &m->m.before : NULL,
                               &m->params, &m->m.answer, err);
     if (!st) {
         *out = m->m.answer;

@@ -8,6 +8,7 @@
 #include "evidence/evidence.h"
 #include "evidence/evidence_base.h"
 #include "evidence/evidence_quote.h"
+#include "ask/answer_copy.h"
 #include "ask/kb.h"
 #include "evidence/support_facts.h"
 #include "ask/turn.h"
@@ -41,10 +42,12 @@ static cag_status fill_evidence(struct evidence_base *b,
     return st;
 }
 
-/* A refusal says nothing: its lines are those the question points to. */
-static cag_status examine(cag_kb *kb, const cag_text *question,
-                          const cag_text *before, const cag_answer *a,
-                          cag_checked *c, cag_error *err)
+/* The label, and what it is made of.  A refusal says nothing: its lines are
+ * those the question points to. */
+static cag_status judge(cag_kb *kb, const cag_text *question,
+                        const cag_text *before, const cag_answer *a,
+                        struct evidence_found *f, cag_checked *c,
+                        cag_error *err)
 {
     struct evidence_base *b = kb->evidence;
     const cag_text known[2] = { *question, before ? *before : (cag_text){ 0 } };
@@ -55,44 +58,58 @@ static cag_status examine(cag_kb *kb, const cag_text *question,
                                     .answer = a->text,
                                     .n_answer = a->refused ? 0 : a->size };
     bool cut = !strcmp(a->finish, "length");
-    struct evidence_found f;
-    cag_status st = evidence_find(b->index, &asked, &f, err);
+    cag_status st = evidence_find(b->index, &asked, f, err);
 
-    if (!st)
-        st = fill_evidence(b, &f, c, err);
-    if (!st && !a->refused)
-        st = evidence_quotes(b, kb->tok, a->text, a->size, &c->quote,
-                             &c->n_quote, err);
     if (!st && !a->refused)
         st = support_unknown_facts(b, a->text, a->size, cut, known,
                                    &c->unsupported, &c->n_unsupported, err);
     if (st)
         return st;
-    c->score = f.q2n;
-    c->support = !a->refused && f.q2n >= CAG_SUPPORT_SCORE && !c->n_unsupported
+    c->score = f->q2n;
+    c->support = !a->refused && f->q2n >= CAG_SUPPORT_SCORE && !c->n_unsupported
                      ? CAG_SUPPORT_STRONG
                      : CAG_SUPPORT_NONE;
     c->refused_by = a->refused ? "model" : NULL;
     return CAG_OK;
 }
 
-static void release(cag_checked *c)
+static cag_status examine(cag_kb *kb, const cag_text *question,
+                          const cag_text *before, const cag_answer *a,
+                          cag_checked *c, cag_error *err)
 {
-    if (!c)
-        return;
-    mem_free(c->evidence);
-    mem_free(c->quote);
-    support_facts_free(c->unsupported, c->n_unsupported);
-    mem_free(c->withheld);
-    mem_free(c);
+    struct evidence_found f;
+    cag_status st = judge(kb, question, before, a, &f, c, err);
+
+    if (!st)
+        st = fill_evidence(kb->evidence, &f, c, err);
+    if (!st && !a->refused)
+        st = evidence_quotes(kb->evidence, kb->tok, a->text, a->size, &c->quote,
+                             &c->n_quote, err);
+    return st;
 }
 
-void cag_answer_release(cag_answer *a)
+cag_status support_base(cag_kb *kb, cag_error *err)
 {
-    mem_free(a->text);
-    mem_free(a->reasoning);
-    release(a->checked);
-    memset(a, 0, sizeof *a);
+    return kb->evidence ? CAG_OK
+                        : evidence_base_new(kb->kvc, &kb->evidence, err);
+}
+
+cag_status support_of(cag_kb *kb, const cag_text *question,
+                      const cag_text *before, const cag_answer *a,
+                      cag_support *support, double *score, cag_error *err)
+{
+    cag_checked *c = mem_zalloc(sizeof *c);
+    struct evidence_found f;
+    cag_status st = c ? support_base(kb, err) : cag_fail_nomem(err, "evidence");
+
+    if (!st)
+        st = judge(kb, question, before, a, &f, c, err);
+    if (!st) {
+        *support = c->support;
+        *score = c->score;
+    }
+    answer_checked_free(c);
+    return st;
 }
 
 static cag_status withhold(const cag_kb *kb, cag_answer *a, cag_error *err)
@@ -125,8 +142,7 @@ cag_status cag_answer_check(cag_kb *kb, const cag_text *question,
     if (a->checked)
         return cag_fail(err, CAG_E_USAGE, NULL, -1,
                         "the answer is checked already");
-    if (!kb->evidence)
-        st = evidence_base_new(kb->kvc, &kb->evidence, err);
+    st = support_base(kb, err);
     if (st)
         return st;
     c = mem_zalloc(sizeof *c);
@@ -134,7 +150,7 @@ cag_status cag_answer_check(cag_kb *kb, const cag_text *question,
         return cag_fail_nomem(err, "evidence");
     st = examine(kb, question, before, a, c, err);
     if (st) {
-        release(c);
+        answer_checked_free(c);
         return st;
     }
     a->checked = c;
@@ -148,14 +164,8 @@ cag_status support_check_copy(cag_kb *kb, const cag_text *question,
                               const cag_ask_params *p, const cag_answer *a,
                               cag_answer *out, cag_error *err)
 {
-    cag_status st = CAG_OK;
+    cag_status st = answer_copy(out, a, err);
 
-    *out = *a;
-    out->checked = NULL;
-    out->text = mem_strndup(a->text, a->size);
-    out->reasoning = a->reasoning ? mem_strdup(a->reasoning) : NULL;
-    if (!out->text || (a->reasoning && !out->reasoning))
-        st = cag_fail_nomem(err, "answer");
     if (!st)
         st = cag_answer_check(kb, question, NULL, p, out, err);
     if (st)

@@ -16,6 +16,13 @@ static inline bool support_is_asked(const cag_ask_params *p)
     return p->evidence || p->require;
 }
 
+/* The index that evidence is found with, made at the first need.  CAG_E_NOMEM,
+ * CAG_E_LIMIT. */
+cag_status support_base(cag_kb *kb, cag_error *err);
+/* The label of an answer alone, and the score it is decided by. */
+cag_status support_of(cag_kb *kb, const cag_text *question,
+                      const cag_text *before, const cag_answer *a,
+                      cag_support *support, double *score, cag_error *err);
 /* cag_answer_check for an answer that stays as it is: the copy is checked. */
 cag_status support_check_copy(cag_kb *kb, const cag_text *question,
                               const cag_ask_params *p, const cag_answer *a,

@@ -46,6 +46,8 @@ cag_status turn_params(cag_ask_params *own, const cag_ask_params *given,
         what = "min_p must be from 0 to 1";
     else if ((unsigned)own->require > CAG_SUPPORT_STRONG)
         what = "require is none of cag_support";
+    else if ((unsigned)own->focus > CAG_FOCUS_AUTO)
+        what = "focus is none of cag_focus";
     for (int i = 0; !what && i < own->n_stop; i++)
         if (!own->stop[i] || !own->stop[i][0])
             what = "a stop string is empty";
@@ -111,26 +113,44 @@ static bool opens_think(const char *suffix)
     return last && !strstr(last, "</think>");
 }
 
-cag_status turn_prepare(struct turn *t, cag_kb *kb, const int32_t *ids,
-                        size_t n_ids, const cag_ask_params *p, cag_text_fn fn,
-                        void *ctx, cag_error *err)
+/* A session for the prompt and n more tokens. */
+static cag_status open_session(struct turn *t, const struct turn_prompt *q,
+                               cag_error *err)
 {
-    int64_t used = (int64_t)kb->n_ids + (int64_t)n_ids;
+    int64_t n = t->n_prompt + t->room;
+    cag_status st;
+
+    if (q->alone)
+        return cag_session_new(t->kb->engine, NULL, (int)n, &t->session, err);
+    st = kb_session(t->kb, n, &t->session, err);
+    if (!st && q->range)
+        st = session_set_view(t->session, q->range, q->n_range, err);
+    return st;
+}
+
+cag_status turn_prepare(struct turn *t, cag_kb *kb, const struct turn_prompt *q,
+                        const cag_ask_params *p, cag_text_fn fn, void *ctx,
+                        cag_error *err)
+{
+    int64_t used = (int64_t)q->n_ids;
     cag_status st;
 
     memset(t, 0, sizeof *t);
     t->kb = kb;
     t->params = p;
     t->start_s = clock_s();
-    t->n_prompt = (int64_t)n_ids;
+    t->n_prompt = (int64_t)q->n_ids;
+    t->n_cached = q->alone ? 0 : kb->n_ids;
+    used += (int64_t)t->n_cached;
     answer_init(&t->answer, p->stop, p->n_stop,
                 opens_think(kb->tail.suffix[p->think]), fn, ctx);
+    t->answer.withheld = p->require || p->focus;
     if (used >= kb->n_ctx) {
         st = cag_fail(err, CAG_E_LIMIT, NULL, -1,
                       "the question does not fit: %zu tokens of knowledge + "
                       "%zu of question and earlier turns, the context has "
                       "%lld",
-                      kb->n_ids, n_ids, (long long)kb->n_ctx);
+                      t->n_cached, q->n_ids, (long long)kb->n_ctx);
         goto out;
     }
     t->room = kb->n_ctx - used;
@@ -139,12 +159,12 @@ cag_status turn_prepare(struct turn *t, cag_kb *kb, const int32_t *ids,
         t->room = p->max_tok;
     st = cag_sampler_new(&p->sampling, kb->n_vocab, &t->sampler, err);
     if (!st)
-        st = draft_init(&t->draft, kb->ids, kb->n_ids, n_ids + (size_t)t->room,
-                        err);
+        st = draft_init(&t->draft, kb->ids, kb->n_ids,
+                        q->n_ids + (size_t)t->room, err);
     if (!st)
-        draft_add(&t->draft, ids, n_ids);
+        draft_add(&t->draft, q->ids, q->n_ids);
     if (!st)
-        st = kb_session(kb, (int64_t)n_ids + t->room, &t->session, err);
+        st = open_session(t, q, err);
 out:
     if (st)
         turn_release(t);
@@ -169,12 +189,12 @@ cag_status turn_begin(struct turn *const *t, cag_step *step, int n,
     return st;
 }
 
-cag_status turn_start(struct turn *t, cag_kb *kb, const int32_t *ids,
-                      size_t n_ids, const cag_ask_params *p, cag_text_fn fn,
-                      void *ctx, cag_error *err)
+cag_status turn_start(struct turn *t, cag_kb *kb, const struct turn_prompt *q,
+                      const cag_ask_params *p, cag_text_fn fn, void *ctx,
+                      cag_error *err)
 {
     cag_step step;
-    cag_status st = turn_prepare(t, kb, ids, n_ids, p, fn, ctx, err);
+    cag_status st = turn_prepare(t, kb, q, p, fn, ctx, err);
 
     if (!st) {
         st = turn_begin(&t, &step, 1, err);
@@ -273,9 +293,9 @@ cag_status turn_finish(struct turn *t, cag_answer *out, cag_error *err)
             out->reasoning = buf_detach(&t->answer.reasoning, NULL);
         out->refused = out->text && refusal && !strcmp(out->text, refusal);
         out->finish = t->finish ? t->finish : "cancelled";
-        out->n_cached = t->kb->no_cache ? 0 : (int64_t)t->kb->n_ids;
+        out->n_cached = t->kb->no_cache ? 0 : (int64_t)t->n_cached;
         out->n_prompt =
-            t->n_prompt + (t->kb->no_cache ? (int64_t)t->kb->n_ids : 0);
+            t->n_prompt + (t->kb->no_cache ? (int64_t)t->n_cached : 0);
         out->n_generated = t->n_generated;
         out->n_drafted = t->draft.n_drafted;
         out->n_accepted = t->draft.n_accepted;

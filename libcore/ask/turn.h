@@ -11,10 +11,22 @@
 
 #include "ask/answer_text.h"
 #include "ask/draft.h"
+#include "engine/session.h"
+
+/* What a turn reads and what it sees. */
+struct turn_prompt {
+    const int32_t *ids; /* [n_ids] all that follows what is cached */
+    size_t n_ids;
+    /* [n_range] what is seen of the cache, session.h; NULL: all of it */
+    const struct token_range *range;
+    int n_range;
+    bool alone; /* nothing of the cache: ids are the whole prompt */
+};
 
 struct turn {
     cag_kb *kb;
     const cag_ask_params *params;
+    size_t n_cached; /* tokens before its own */
     cag_session *session;
     cag_sampler *sampler;
     struct answer answer;
@@ -32,19 +44,18 @@ struct turn {
 cag_status turn_params(cag_ask_params *own, const cag_ask_params *given,
                        cag_error *err);
 /*
- * Prefill ids after the kb's prefix and pick the first token.  ids: all
- * tokens that follow the prefix.  CAG_E_LIMIT with the numbers when they do
- * not fit.  On error the turn is released.
+ * Prefill a prompt and pick the first token.  CAG_E_LIMIT with the numbers
+ * when it does not fit.  On error the turn is released.
  */
-cag_status turn_start(struct turn *t, cag_kb *kb, const int32_t *ids,
-                      size_t n_ids, const cag_ask_params *p, cag_text_fn fn,
-                      void *ctx, cag_error *err);
+cag_status turn_start(struct turn *t, cag_kb *kb, const struct turn_prompt *q,
+                      const cag_ask_params *p, cag_text_fn fn, void *ctx,
+                      cag_error *err);
 /* The same in two parts, so that several questions can be read together:
  * all but the reading, and that of n prepared turns of one kb.  After an
  * error of turn_begin the turns are the caller's to release. */
-cag_status turn_prepare(struct turn *t, cag_kb *kb, const int32_t *ids,
-                        size_t n_ids, const cag_ask_params *p, cag_text_fn fn,
-                        void *ctx, cag_error *err);
+cag_status turn_prepare(struct turn *t, cag_kb *kb, const struct turn_prompt *q,
+                        const cag_ask_params *p, cag_text_fn fn, void *ctx,
+                        cag_error *err);
 cag_status turn_begin(struct turn *const *t, cag_step *step, int n,
                       cag_error *err);
 /* What to feed next, with at most n_draft drafted tokens (greedy turns

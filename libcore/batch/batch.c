@@ -18,6 +18,7 @@
 #include "batch/batch_csv.h"
 #include "batch/batch_known.h"
 #include "batch/batch_row.h"
+#include "ask/answer_copy.h"
 #include "ask/crew.h"
 #include "ask/kb.h"
 #include "ask/support.h"
@@ -170,6 +171,29 @@ static cag_status ask_row(struct batch *b, struct slot *s, cag_error *err)
     return !st && m->state == CREW_DONE ? take_answer(b, s, err) : st;
 }
 
+/* An answer of an earlier run, judged again; not one that should have looks,
+ * and has none. */
+static cag_status take_earlier(struct batch *b, struct slot *s, cag_answer *a,
+                               cag_error *err)
+{
+    const cag_text q = { s->row.question, s->row.size, 0 };
+    cag_status st = CAG_OK;
+
+    if (!s->row.params.focus) { /* a field of the input may be called so */
+        answer_looked_free(a->looked);
+        a->looked = NULL;
+    } else if (!a->looked) {
+        return CAG_OK;
+    }
+    if (a->looked)
+        st = focus_judge(b->kb, &q, &s->row.params, a, err);
+    if (st)
+        return st;
+    b->r->n_resumed++;
+    s->earlier = true;
+    return complete(b, s, a, err);
+}
+
 static cag_status start_row(struct batch *b, struct slot *s, cag_error *err)
 {
     const cag_answer *recent;
@@ -184,11 +208,10 @@ static cag_status start_row(struct batch *b, struct slot *s, cag_error *err)
     if (st)
         return st;
     if (known_earlier(&b->known, &s->row, s->key, &earlier)) {
-        b->r->n_resumed++;
-        s->earlier = true;
-        st = complete(b, s, &earlier, err);
+        st = take_earlier(b, s, &earlier, err);
         cag_answer_release(&earlier);
-        return st;
+        if (st || s->earlier)
+            return st;
     }
     recent = known_recent(&b->known, &s->row, s->key);
     if (recent)
@@ -489,6 +512,8 @@ cag_status cag_kb_batch(cag_kb *kb, const cag_batch_opts *given, cag_line_fn in,
     st = sized_take(&own, sizeof own, given, "cag_batch_opts", err);
     if (!st)
         st = turn_params(&b.params, own.params, err);
+    if (!st)
+        st = focus_check(kb, &b.params, err);
     if (!st)
         st = set_up(&b, err);
     while (!st && !b.stop && (!b.end || b.n_used)) {

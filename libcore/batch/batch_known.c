@@ -7,6 +7,8 @@
  */
 #include "batch/batch_known.h"
 
+#include "ask/answer_copy.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -194,14 +196,9 @@ void known_add(struct known *k, const struct row *r, const char *key,
         r->size > RECENT_MAX || a->size > RECENT_MAX || n_why > RECENT_MAX)
         return;
     snprintf(fresh.key, sizeof fresh.key, "%s", key);
-    fresh.answer = *a;
     fresh.question = mem_strndup(r->question, r->size);
-    fresh.answer.text = mem_strndup(a->text, a->size);
-    fresh.answer.reasoning = n_why ? mem_strdup(a->reasoning) : NULL;
-    if (!fresh.question || !fresh.answer.text ||
-        (n_why && !fresh.answer.reasoning)) {
+    if (!fresh.question || answer_copy(&fresh.answer, a, NULL)) {
         mem_free(fresh.question);
-        cag_answer_release(&fresh.answer);
         return;
     }
     mem_free(s->question);

@@ -8,6 +8,7 @@
 
 #include "batch/batch_raw.h"
 #include "evidence/evidence_json.h"
+#include "ask/focus_json.h"
 #include "ask/kb.h"
 #include "ask/turn.h"
 #include "util/error.h"
@@ -110,6 +111,18 @@ static cag_status take_int(struct row *r, const char *key, int64_t lo,
     return bad(r, msg);
 }
 
+static void take_focus(struct row *r, const jv *v)
+{
+    const char *s = jv_str(v, NULL);
+
+    for (int f = CAG_FOCUS_OFF; s && cag_focus_name(f); f++)
+        if (!strcmp(s, cag_focus_name(f))) {
+            r->params.focus = (cag_focus)f;
+            return;
+        }
+    bad(r, "\"focus\" must be \"off\", \"mask\", \"reread\" or \"auto\"");
+}
+
 /* What a row says of how it is to be answered; bad values are errors of it. */
 static cag_status take_params(struct row *r, cag_error *err)
 {
@@ -121,6 +134,7 @@ static cag_status take_params(struct row *r, cag_error *err)
         { "min_p", &s->min_p, 0, 1, false, "a number from 0 to 1" },
     };
     const jv *think = jv_get(r->input, "think");
+    const jv *focus = jv_get(r->input, "focus");
     const jv *stop = jv_get(r->input, "stop");
     int64_t top_k = s->top_k, seed = (int64_t)s->seed, n = 1;
 
@@ -138,6 +152,8 @@ static cag_status take_params(struct row *r, cag_error *err)
         r->params.think = jv_bool(think, false);
     else if (think && jv_type(think) != JV_NULL)
         bad(r, "\"think\" must be true or false");
+    if (focus && jv_type(focus) != JV_NULL)
+        take_focus(r, focus);
     return stop && jv_type(stop) != JV_NULL ? take_stop(r, stop, err) : CAG_OK;
 }
 
@@ -229,6 +245,8 @@ cag_status row_options_key(const cag_kb *kb, const cag_ask_params *p,
                p->sampling.temperature > 0 ? (unsigned long long)p->sampling.row
                                            : 0ull,
                p->think);
+    if (p->focus)
+        buf_printf(&b, " focus %s", cag_focus_name(p->focus));
     for (int i = 0; i < p->n_stop; i++)
         buf_add(&b, p->stop[i], strlen(p->stop[i]) + 1);
     if (buf_failed(&b)) {
@@ -272,6 +290,7 @@ static bool add_answer(jv *o, const cag_kb *kb, const cag_answer *a,
            (!a->reasoning || jv_set_str(o, "reasoning", a->reasoning)) &&
            jv_set_bool(o, "refused", a->refused) &&
            (!a->checked || evidence_json_add(o, a->checked)) &&
+           (!a->looked || focus_json_add(o, a->looked)) &&
            jv_set_str(o, "finish_reason", a->finish) &&
            add_usage(o, a, drafts) &&
            jv_set_str(o, "content_id", info->content_id) &&
@@ -307,9 +326,9 @@ static bool is_output(const jv *input)
 }
 
 /* Append the fields of the input: 'i' its ids, 'f' the others of its own, 'o'
- * those that are called as one of ours (checked: with evidence). */
+ * those that are called as one of ours, as the answer has them (or NULL). */
 static void put_fields(struct buf *b, const struct row *r, char which,
-                       bool checked)
+                       const cag_answer *a)
 {
     struct raw raw;
 
@@ -322,7 +341,9 @@ static void put_fields(struct buf *b, const struct row *r, char which,
         bool is_id = !strcmp(k, "id") || !strcmp(k, "custom_id");
         char kind = is_id                  ? 'i'
                     : is_one_of(k, placed) ? 'p'
-                    : is_one_of(k, ours) || (checked && evidence_json_has(k))
+                    : is_one_of(k, ours) ||
+                            (a && a->checked && evidence_json_has(k)) ||
+                            (a && a->looked && focus_json_has(k))
                         ? 'o'
                         : 'f';
 
@@ -391,7 +412,6 @@ cag_status row_write(const cag_kb *kb, const struct row *r, const cag_answer *a,
 {
     jv *head = jv_new_object(), *o = jv_new_object();
     struct buf same = BUF_INIT;
-    bool checked = a && a->checked;
     bool ok = o && (!r->question ||
                     jv_set(o, "question", jv_new_str(r->question, r->size)));
 
@@ -399,14 +419,14 @@ cag_status row_write(const cag_kb *kb, const struct row *r, const cag_answer *a,
     put_members(out, head,
                 head && jv_set_int(head, "schema", 1) &&
                     jv_set_int(head, "line", r->line));
-    put_fields(out, r, 'i', false);
+    put_fields(out, r, 'i', a);
     ok = ok && (r->error.status ? set_error(o, &r->error)
                                 : add_answer(o, kb, a, key, false));
     put_members(out, o, ok);
-    put_fields(out, r, 'f', checked);
+    put_fields(out, r, 'f', a);
     if (!is_output(r->input)) {
         buf_char(&same, '{');
-        put_fields(&same, r, 'o', checked);
+        put_fields(&same, r, 'o', a);
         buf_char(&same, '}');
         if (same.size > 2) {
             buf_str(out, ",\"input\":");
@@ -424,7 +444,7 @@ bool row_read_answer(const jv *row, cag_answer *a)
     const jv *usage = jv_get(row, "usage");
     const char *text, *why = jv_get_str(row, "reasoning", NULL);
     const char *finish = jv_get_str(row, "finish_reason", "");
-    bool withheld; /* the answer itself is kept, and is judged again */
+    bool failed, withheld; /* the answer itself is kept, and is judged again */
 
     memset(a, 0, sizeof *a);
     withheld = !strcmp(jv_get_str(row, "by", ""), "evidence") &&
@@ -440,7 +460,8 @@ bool row_read_answer(const jv *row, cag_answer *a)
     a->first_s = jv_get_num(row, "seconds", 0);
     a->text = mem_strndup(text, a->size);
     a->reasoning = why ? mem_strdup(why) : NULL;
-    if (a->text && (!why || a->reasoning))
+    a->looked = focus_json_read(row, &failed);
+    if (a->text && (!why || a->reasoning) && !failed)
         return true;
     cag_answer_release(a);
     return false;

@@ -62,6 +62,7 @@ struct token_range {
 };
 cag_status session_set_view(cag_session *s, const struct token_range *range,
                             int n, cag_error *err);
+bool engine_has_views(const cag_engine *e);
 /*
  * The heads whose attention is measured, ascending by layer, then head; n 0:
  * none.  Before sessions ask for it.  CAG_E_USAGE (order, range),

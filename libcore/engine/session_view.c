@@ -49,6 +49,11 @@ static cag_status check_ranges(const cag_session *s,
     return CAG_OK;
 }
 
+bool engine_has_views(const cag_engine *e)
+{
+    return e->backend->views;
+}
+
 cag_status session_set_view(cag_session *s, const struct token_range *range,
                             int n, cag_error *err)
 {
@@ -59,7 +64,7 @@ cag_status session_set_view(cag_session *s, const struct token_range *range,
 
         if (st)
             return st;
-        if (!s->engine->backend->views)
+        if (!engine_has_views(s->engine))
             return cag_fail(err, CAG_E_UNSUPPORTED, NULL, -1,
                             "device %s cannot answer from a part of the "
                             "knowledge; use --device cpu",

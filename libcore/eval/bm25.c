@@ -5,65 +5,8 @@
 
 #include <string.h>
 
-#include "evidence/words.h"
+#include "ask/bm25_score.h"
 #include "util/mem.h"
-
-#define K1 1.2
-#define B  0.75
-
-struct query {
-    const struct evidence_index *ix;
-    uint32_t *tf; /* [words.n] 1 + its count in the window; 0: not asked */
-};
-
-static cag_status ask_word(void *ctx, const struct word *w, cag_error *err)
-{
-    struct query *q = ctx;
-    int64_t id = words_table_find(&q->ix->words, w->text, w->size);
-
-    (void)err;
-    if (id >= 0)
-        q->tf[id] = 1;
-    return CAG_OK;
-}
-
-static double mean_length(const struct evidence_index *ix)
-{
-    double sum = 0;
-
-    for (size_t i = 0; i < ix->n_window; i++)
-        for (int j = 0; j < ix->window[i].n; j++) {
-            const struct index_line *l = &ix->line[ix->window[i].line[j]];
-
-            sum += l[1].word - l->word;
-        }
-    return ix->n_window ? sum / (double)ix->n_window : 1;
-}
-
-static double score(struct query *q, const struct index_window *w, double mean)
-{
-    const struct evidence_index *ix = q->ix;
-    double n = 0, sum = 0;
-
-    for (int pass = 0; pass < 2; pass++)
-        for (int j = 0; j < w->n; j++) {
-            const struct index_line *l = &ix->line[w->line[j]];
-
-            n += pass ? 0 : (double)(l[1].word - l->word);
-            for (uint32_t k = l->word; k < l[1].word; k++) {
-                uint32_t id = ix->word[k], tf = q->tf[id];
-
-                if (tf && !pass) {
-                    q->tf[id]++;
-                } else if (tf > 1) {
-                    sum += ix->idf[id] * (tf - 1) * (K1 + 1) /
-                           (tf - 1 + K1 * (1 - B + B * n / mean));
-                    q->tf[id] = 1;
-                }
-            }
-        }
-    return sum;
-}
 
 static const char *window_text(const struct evidence_index *ix,
                                const struct index_window *w, size_t *size)
@@ -128,20 +71,19 @@ cag_status bm25_passages(const struct evidence_index *ix,
                          size_t size, int64_t budget, struct buf *out,
                          cag_error *err)
 {
-    struct query q = { ix, mem_alloc_array(ix->words.n + 1, sizeof *q.tf) };
+    struct bm25 q = { 0 };
     double *v = mem_alloc_array(ix->n_window + 1, sizeof *v);
     bool *taken = mem_alloc_array(ix->n_window + 1, sizeof *taken);
-    double mean = mean_length(ix);
-    cag_status st = CAG_OK;
+    cag_status st = bm25_init(&q, ix, err);
 
-    if (!q.tf || !v || !taken)
+    if (!st && (!v || !taken))
         st = cag_fail_nomem(err, "passages");
     if (!st)
-        st = words_each(question, size, ask_word, &q, err);
-    for (size_t i = 0; i < ix->n_window && !st; i++)
-        v[i] = score(&q, &ix->window[i], mean);
-    if (!st)
+        st = bm25_ask(&q, question, size, err);
+    if (!st) {
+        bm25_score(&q, v);
         st = choose(ix, tok, v, taken, budget, err);
+    }
     for (size_t i = 0; i < ix->n_window && !st; i++)
         if (taken[i]) {
             size_t n;
@@ -152,7 +94,7 @@ cag_status bm25_passages(const struct evidence_index *ix,
         }
     if (!st && buf_failed(out))
         st = cag_fail_nomem(err, "passages");
-    mem_free(q.tf);
+    bm25_release(&q);
     mem_free(v);
     mem_free(taken);
     return st;

@@ -3,7 +3,7 @@
  * passages of three lines that BM25 ranks best, as many as a budget of tokens
  * takes, in the order of the text.
  *
- * k1 = 1.2, b = 0.75, over the index of evidence/evidence_index.h.
+ * Scores are those of ask/bm25_score.h.
  */
 #ifndef EVAL_BM25_H
 #define EVAL_BM25_H

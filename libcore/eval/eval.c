@@ -9,6 +9,7 @@
 
 #include <string.h>
 
+#include "ask/focus_json.h"
 #include "ask/kb.h"
 #include "eval/bm25.h"
 #include "eval/score.h"
@@ -18,7 +19,9 @@
 
 const char *cag_eval_arm_name(int arm)
 {
-    static const char *const name[] = { "cache", "none", "bm25" };
+    static const char *const name[] = { "cache",        "none",
+                                        "bm25",         "focus-mask",
+                                        "focus-reread", "focus-auto" };
 
     return arm >= 0 && arm < CAG_EVAL_ARMS ? name[arm] : NULL;
 }
@@ -87,9 +90,14 @@ static cag_status ask(const struct run *x, int arm, const cag_gold *g,
     cag_status st = CAG_OK;
 
     memset(a, 0, sizeof *a);
-    if (arm == CAG_EVAL_CACHE)
-        return cag_kb_ask(x->kb, g->question, n, &x->params, NULL, NULL, a,
-                          err);
+    if (arm == CAG_EVAL_CACHE || arm >= CAG_EVAL_FOCUS_MASK) {
+        cag_ask_params p = x->params;
+
+        p.focus = arm == CAG_EVAL_CACHE
+                      ? CAG_FOCUS_OFF
+                      : (cag_focus)(arm - CAG_EVAL_FOCUS_MASK + CAG_FOCUS_MASK);
+        return cag_kb_ask(x->kb, g->question, n, &p, NULL, NULL, a, err);
+    }
     if (arm == CAG_EVAL_BM25)
         st = bm25_passages(x->kb->evidence->index, x->kb->tok, g->question, n,
                            x->o->budget, &passages, err);
@@ -99,6 +107,31 @@ static cag_status ask(const struct run *x, int arm, const cag_gold *g,
         st = ask_prompt(x, &ids, g, a, err);
     cag_ids_free(&ids);
     buf_free(&passages);
+    return st;
+}
+
+/* What each look of an answer would have been, had it been given. */
+static cag_status count_looks(cag_eval_figures *f, const cag_gold *g,
+                              const cag_looked *l, cag_error *err)
+{
+    bool right, held = false;
+    cag_status st = CAG_OK;
+
+    for (int i = 0; i < l->n_look && !st; i++) {
+        const cag_look *k = &l->look[i];
+        struct cag_eval_look *to = &f->look[k->from];
+
+        right = false;
+        if (g->answerable)
+            st = score_is_right(g, k->text, k->size, &right, err);
+        to->n++;
+        to->n_right += right;
+        to->n_given += i == l->given;
+        to->seconds += k->seconds;
+    }
+    for (int i = 0; i < l->n_passage; i++)
+        held = held || score_is_hit(g, &l->passage[i]);
+    f->n_passages += held && g->answerable && g->line_from;
     return st;
 }
 
@@ -117,6 +150,7 @@ static bool row_json(jv *o, int arm, const cag_gold *g, const cag_answer *a,
            jv_set_bool(o, "refused", a->refused) &&
            jv_set_str(o, "support", cag_support_name(c->support)) &&
            jv_set_real(o, "support_score", c->score) &&
+           (!a->looked || focus_json_add(o, a->looked)) &&
            jv_set_bool(o, "evidence_first", first) &&
            jv_set_bool(o, "evidence_three", three) &&
            jv_set_int(o, "prompt_tokens", a->n_prompt) &&
@@ -206,6 +240,10 @@ static cag_status judge(const struct run *x, int arm, const cag_gold *g,
         f->n_refused_right += a->refused;
     }
     count_support(f, g, c, right);
+    if (a->looked)
+        st = count_looks(f, g, a->looked, err);
+    if (st)
+        return st;
     f->n_prompt += a->n_prompt;
     f->n_generated += a->n_generated;
     f->seconds += a->first_s + a->decode_s;

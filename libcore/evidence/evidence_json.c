@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* Four digits say all that a score says. */
-static double round_score(double v)
+double evidence_json_score(double v)
 {
     return (double)(int64_t)(v * 10000 + 0.5) / 10000;
 }
@@ -35,7 +35,7 @@ static bool add_evidence(jv *list, const cag_evidence *e)
 {
     jv *o = piece_json(&e->at);
 
-    if (o && jv_set_real(o, "score", round_score(e->score)) &&
+    if (o && jv_set_real(o, "score", evidence_json_score(e->score)) &&
         jv_set_str(o, "sha256", e->at.sha256))
         return jv_append(list, o);
     jv_free(o);
@@ -47,6 +47,16 @@ static bool add_quote(jv *list, const cag_quote *q)
     jv *o = piece_json(&q->at);
 
     if (o && jv_set_int(o, "tokens", q->n_tok))
+        return jv_append(list, o);
+    jv_free(o);
+    return false;
+}
+
+bool evidence_json_piece(jv *list, const cag_piece *p)
+{
+    jv *o = piece_json(p);
+
+    if (o && jv_set_str(o, "sha256", p->sha256))
         return jv_append(list, o);
     jv_free(o);
     return false;
@@ -69,7 +79,7 @@ bool evidence_json_add(jv *row, const cag_checked *c)
          (!c->withheld ||
           jv_set(row, "withheld", jv_new_str(c->withheld, c->n_withheld))) &&
          jv_set_str(row, "support", cag_support_name(c->support)) &&
-         jv_set_real(row, "support_score", round_score(c->score));
+         jv_set_real(row, "support_score", evidence_json_score(c->score));
     if (!ok) {
         jv_free(evidence);
         jv_free(quotes);

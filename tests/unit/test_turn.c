@@ -82,8 +82,11 @@ static void start(struct turn *t, const char *q, const cag_ask_params *p)
     assert_int_equal(prompt_question_encode(&kb->tail, kb->tok, q, strlen(q),
                                             false, &ids, NULL),
                      CAG_OK);
-    assert_int_equal(turn_start(t, kb, ids.id, ids.n, p, NULL, NULL, NULL),
-                     CAG_OK);
+    assert_int_equal(
+        turn_start(t, kb,
+                   &(struct turn_prompt){ .ids = ids.id, .n_ids = ids.n }, p,
+                   NULL, NULL, NULL),
+        CAG_OK);
     cag_ids_free(&ids);
 }
 
@@ -138,7 +141,9 @@ static void a_turn_ends_where_the_context_does(void **state)
         cag_status st;
 
         kb->n_ctx = (int64_t)kb->n_ids + (int64_t)ids.n + room;
-        st = turn_start(&t, kb, ids.id, ids.n, &p, NULL, NULL, &err);
+        st = turn_start(&t, kb,
+                        &(struct turn_prompt){ .ids = ids.id, .n_ids = ids.n },
+                        &p, NULL, NULL, &err);
         if (!room) {
             assert_int_equal(st, CAG_E_LIMIT);
             assert_non_null(strstr(err.msg, "does not fit"));

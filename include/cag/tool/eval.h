@@ -2,10 +2,11 @@
  * eval.h - how right are the answers of a cache, and their evidence?
  *
  * Questions with known answers (gold) are asked in several arms: of the whole
- * cache, of no knowledge at all, and of passages that BM25 finds, in the same
- * prompt.  An answer is right when it contains one of the gold answers, letter
- * case, white space and commas of thousands aside, and no digit beside a
- * number.  Evidence is right when it touches the gold lines.
+ * cache, with each kind of second look, of no knowledge at all, and of passages
+ * that BM25 finds, in the same prompt.  An answer is right when it contains one
+ * of the gold answers, letter case, white space and commas of thousands aside,
+ * and no digit beside a number.  Evidence is right when it touches the gold
+ * lines.
  */
 #ifndef CAG_TOOL_EVAL_H
 #define CAG_TOOL_EVAL_H
@@ -45,9 +46,12 @@ typedef enum cag_eval_arm {
     CAG_EVAL_CACHE,
     CAG_EVAL_NONE,
     CAG_EVAL_BM25,
+    CAG_EVAL_FOCUS_MASK, /* cag_focus, in its order */
+    CAG_EVAL_FOCUS_REREAD,
+    CAG_EVAL_FOCUS_AUTO,
     CAG_EVAL_ARMS
 } cag_eval_arm;
-/* "cache", "none", "bm25"; NULL for others */
+/* "cache", "none", "bm25", "focus-mask", ...; NULL for others */
 const char *cag_eval_arm_name(int arm);
 
 enum { CAG_EVAL_STEPS = 6 };
@@ -71,6 +75,12 @@ typedef struct cag_eval_figures {
     } step[CAG_EVAL_STEPS];
     int64_t n_prompt, n_generated; /* tokens computed: read, made */
     double seconds, check_s;
+    /* with focus: the looks by what they saw (cag_focus), and the passages */
+    struct cag_eval_look {
+        int n, n_right, n_given;
+        double seconds;
+    } look[CAG_LOOKS];
+    int n_passages; /* of n_gold: a passage is on the lines */
 } cag_eval_figures;
 
 typedef struct cag_eval_opts {
