@@ -12,6 +12,7 @@
 #include <cag/tool/text_file.h>
 #include <cag/backend.h>
 
+#include "cmd/build_hint.h"
 #include "cmd/cli/operands.h"
 #include "cmd/cli/places.h"
 #include "cmd/cli/ui.h"
@@ -371,6 +372,9 @@ int build_fill(cag_build_opts *b, const cag_manifest *m)
     b->exclude = patterns(&cli.exclude, "exclude", exclude);
     b->places = *places_get();
     b->hooks = places_hooks();
+    if (cli.engine.precision == CAG_PRECISION_DEFAULT && !cli.refresh &&
+        (!cli.engine.device || strncmp(cli.engine.device, "cuda", 4) != 0))
+        build_hint(&b->hooks);
     b->model = cli.model;
     b->output = cli.output;
     b->system = cli.system;

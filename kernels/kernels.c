@@ -68,6 +68,14 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static const struct kernels *chosen;
 static const char *refusal;
 
+/* SET[+FAMILY] */
+static bool names(const char *want, const char *set)
+{
+    size_t n = strcspn(want, "+");
+
+    return strncmp(want, set, n) == 0 && set[n] == 0;
+}
+
 static void choose(void)
 {
     const char *want = getenv("CAG_KERNELS");
@@ -76,7 +84,7 @@ static void choose(void)
     for (int i = N_SET - 1; i >= 0; i--) {
         const struct kernels *k = kernels_at(i, &usable);
 
-        if (want && *want && strcmp(k->name, want) != 0)
+        if (want && *want && !names(want, k->name))
             continue;
         if (usable) {
             chosen = k;
@@ -88,6 +96,14 @@ static void choose(void)
         }
     }
     refusal = "CAG_KERNELS names no set; known are ref, scalar, avx2, avx512";
+}
+
+const char *kernels_family(void)
+{
+    const char *want = getenv("CAG_KERNELS");
+    const char *plus = want ? strchr(want, '+') : NULL;
+
+    return plus ? plus + 1 : NULL;
 }
 
 const struct kernels *kernels_get(const char **why)

@@ -375,10 +375,13 @@ extern const struct kernels kernels_ref, kernels_scalar, kernels_avx2,
     kernels_avx512;
 
 /*
- * The set for this CPU, chosen once: CAG_KERNELS if set (a set that is
- * unknown or that this CPU cannot run gives NULL and *why), else the widest.
+ * The set for this CPU, chosen once: the one that CAG_KERNELS (SET[+FAMILY])
+ * names, if set (one that is unknown or that this CPU cannot run gives NULL
+ * and *why), else the widest.
  */
 const struct kernels *kernels_get(const char **why);
+/* What CAG_KERNELS names after its +, or NULL. */
+const char *kernels_family(void);
 /* Set i of all sets, NULL past the end; usable: this CPU runs it. */
 const struct kernels *kernels_at(int i, bool *usable);
 
@@ -453,11 +456,14 @@ static inline bool kernels_fast_attends(const struct kernels_fast *f,
 /*
  * The fastest family for this CPU beside the given set (one that CAG_KERNELS
  * narrowed narrows this, too), of those that take one of the n types; NULL:
- * none is faster than the set's own gemm.  The first call may ask the system
+ * none is faster than the set's own gemm.  Or the one whose instructions (the
+ * last word of its name) CAG_KERNELS names, however fast it is; where there is
+ * none, *why says so, which is else NULL.  The first call may ask the system
  * for the use of registers that it does not give unasked.
  */
 const struct kernels_fast *kernels_fast_get(const struct kernels *set,
-                                            const int *type, int n);
+                                            const int *type, int n,
+                                            const char **why);
 /* Family i of all, NULL past the end; usable: this CPU and system run it. */
 const struct kernels_fast *kernels_fast_at(int i, bool *usable);
 

@@ -229,22 +229,42 @@ const struct kernels_fast *kernels_fast_at(int i, bool *usable)
     return families[i].f;
 }
 
-const struct kernels_fast *kernels_fast_get(const struct kernels *set,
-                                            const int *type, int n)
+/* Does family i go with the set, and has it the instructions wanted? */
+static bool fits(int i, const struct kernels *set, const char *wanted)
 {
-    pthread_once(&once, look);
-    for (int i = 0; i < N_FAMILY; i++) {
-        bool with = false, takes = false;
+    const char *name = families[i].f->name, *space = strrchr(name, ' ');
+    bool with = false;
 
-        if (families[i].slow && families[i].slow())
+    for (int j = 0; j < 2; j++)
+        with = with || (families[i].set[j] &&
+                        strcmp(families[i].set[j], set->name) == 0);
+    if (!with || !usable_here[i])
+        return false;
+    if (wanted)
+        return strcmp(space ? space + 1 : name, wanted) == 0;
+    return !families[i].slow || !families[i].slow();
+}
+
+const struct kernels_fast *kernels_fast_get(const struct kernels *set,
+                                            const int *type, int n,
+                                            const char **why)
+{
+    const char *wanted = kernels_family();
+    bool found = false;
+
+    pthread_once(&once, look);
+    *why = NULL;
+    for (int i = 0; i < N_FAMILY; i++) {
+        if (!fits(i, set, wanted))
             continue;
-        for (int j = 0; j < 2; j++)
-            with = with || (families[i].set[j] &&
-                            strcmp(families[i].set[j], set->name) == 0);
+        found = true;
         for (int j = 0; j < n; j++)
-            takes = takes || families[i].f->takes(type[j]);
-        if (usable_here[i] && with && takes)
-            return families[i].f;
+            if (families[i].f->takes(type[j]))
+                return families[i].f;
     }
+    if (wanted && !found)
+        *why = "CAG_KERNELS names no family of fast products that this CPU "
+               "has beside the set; known are amx, avx512bf16, avx512vnni, "
+               "avxvnni, avx2";
     return NULL;
 }

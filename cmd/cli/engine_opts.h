@@ -22,8 +22,8 @@ struct engine_cli {
     OPT_INT('t', "threads", &(e)->n_thread, 1, 512, "N", "CAG_THREADS",       \
             "CPU threads"),                                                   \
         OPT_CHOICE_OF(0, "precision", &(e)->precision, precisions, NULL,      \
-                      "exact: f32 throughout; fast: fewer bits for "          \
-                      "prompts"),                                             \
+                      "exact: f32 throughout; fast: prompts sooner, with "    \
+                      "fewer bits"),                                          \
         OPT_STR(0, "device", &(e)->device, "auto|cpu|cuda[:N]", "CAG_DEVICE", \
                 "where to compute"),                                          \
         OPT_STR(0, "gpu-layers", &(e)->gpu_layers, "all|auto|N", NULL,        \

@@ -12,6 +12,7 @@
  *
  * Bound by exp2 (scores to weights): the products take a sixteenth of the
  * time that they take in f32.
+ * Tried: asking for the next block's scores before this one's exp2 (no gain).
  */
 #include "kernels/x86/tile_amx.h"
 #include "kernels/x86/avx512.h"

@@ -228,6 +228,8 @@ static cag_status run_case(struct bench_job *j, int64_t n, cag_error *err)
     if (!st && ((j->o->what & CAG_BENCH_BUILD) || n)) {
         c.path = made;
         st = bench_build(j, &c, err);
+        if (!st && (j->o->what & CAG_BENCH_BUILD))
+            st = bench_loss(j, &c, err);
         if (!n) { /* the user's file is what is asked */
             c.path = j->o->kvc;
             c.n_tok = j->n_tok;

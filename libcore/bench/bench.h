@@ -3,6 +3,7 @@
  *
  *   bench.c          order of the measurements
  *   bench_measure.c  one function a group of figures
+ *   bench_loss.c     what --precision fast loses
  *   bench_ask.c      those of questions and batches
  *   bench_job.c      may the run go on, how it opens a cache
  *   bench_report.c   facts, notes, figures and the series they come from
@@ -85,6 +86,9 @@ void bench_kb_opts(const struct bench_job *j, bool no_cache, cag_kb_opts *o);
 /* --- measurements (bench_measure.c, bench_ask.c) --- */
 cag_status bench_build(struct bench_job *j, struct bench_case *c,
                        cag_error *err);
+/* Of a cache that bench_build made; nothing but with --precision fast. */
+cag_status bench_loss(struct bench_job *j, const struct bench_case *c,
+                      cag_error *err);
 cag_status bench_load(struct bench_job *j, const struct bench_case *c,
                       cag_error *err);
 cag_status bench_ask(struct bench_job *j, struct bench_case *c, cag_error *err);

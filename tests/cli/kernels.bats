@@ -41,6 +41,14 @@ refuses() {
     refuses cag-bench probe -q -m "$model" --ids ids.json
 }
 
+@test "an unknown family is refused where fast is asked for" {
+    CAG_KERNELS=scalar+amx run --separate-stderr cag-build --precision fast -m "$model" -o new.kvc kb.md
+    [ "$status" -eq 69 ] || show
+    says "CAG_KERNELS names no family"
+    [ ! -e new.kvc ]
+    CAG_KERNELS=scalar+amx ok cag-build -q -m "$model" -o new.kvc kb.md
+}
+
 @test "what computes nothing works with an unknown set" {
     ok cag-build -q --codec q8h --max-loss 1 -m "$model" -o q8h.kvc kb.md
     export CAG_KERNELS=bogus

@@ -97,3 +97,30 @@ END
     expect 0 cag-build --check docs.kvc
     [ ! -s "$err" ]
 }
+
+# held_up SECONDS OPTION...: a build on a terminal that stands still for ten
+# seconds after SECONDS, by kernels that have something faster.
+held_up() {
+    rm -f pid
+    CAG_KERNELS=avx2 TERM=xterm python3 "$tty" sh -c "echo \$\$ >pid; exec cag-build --force ${*:2} -t 1 -b 1 -o long.kvc long.md" </dev/null >shown.txt 3>&- &
+    until [ -s pid ]; do sleep 0.02; done
+    sleep "$1"
+    if kill -STOP "$(cat pid)" 2>/dev/null; then
+        sleep 10.2
+        kill -CONT "$(cat pid)"
+    fi
+    wait $!
+}
+
+@test "a long prefill reminds of --precision fast, once and on a terminal" {
+    cag-build --version | grep -q avx2 || skip "kernels avx2 are not built in"
+    for i in {1..400}; do echo "Line $i of knowledge that takes its time."; done >long.md
+    CAG_KERNELS=avx2 cag-build -q -n long.md >/dev/null || skip "this CPU has no AVX2"
+    for s in 0.2 0.6 1.8; do # not before the prefill, nor when half is done
+        held_up $s
+        ! grep -q -- "--precision fast takes less time" shown.txt || break
+    done
+    [ "$(grep -c -- "--precision fast takes less time" shown.txt)" -eq 1 ]
+    held_up $s --precision exact
+    run ! grep -q "takes less time" shown.txt
+}

@@ -311,7 +311,7 @@ static void test_flush(void **state)
     }
 }
 
-/* 0: a family of this name is used, 1: another, 2: none */
+/* 0: a family of this name is used, 1: another, 2: none, 3: an error */
 static int choice(const char *set, int type, const char *name)
 {
     pid_t pid = fork();
@@ -320,10 +320,11 @@ static int choice(const char *set, int type, const char *name)
     assert_true(pid >= 0);
     if (pid == 0) {
         const struct kernels_fast *f;
+        const char *why;
 
         setenv("CAG_KERNELS", set, 1);
-        f = kernels_fast_get(kernels_get(NULL), &type, 1);
-        _exit(!f ? 2 : strcmp(f->name, name) == 0 ? 0 : 1);
+        f = kernels_fast_get(kernels_get(NULL), &type, 1, &why);
+        _exit(why ? 3 : !f ? 2 : strcmp(f->name, name) == 0 ? 0 : 1);
     }
     assert_true(waitpid(pid, &status, 0) == pid);
     assert_true(WIFEXITED(status));
@@ -357,12 +358,52 @@ static void test_choice(void **state)
     }
 }
 
+/* CAG_KERNELS=SET+FAMILY: that one, also where another is faster. */
+static void test_named(void **state)
+{
+    static const struct {
+        const char *set, *family, *name;
+    } named[] = {
+        { "avx512", "amx", "amx" },
+        { "avx512", "avx512bf16", "avx512bf16" },
+        { "avx512", "avx512vnni", "u4s8 avx512vnni" },
+        { "avx512", "avx2", "u4s8 avx2" },
+        { "avx2", "avxvnni", "u4s8 avxvnni" },
+        { "avx2", "avx2", "u4s8 avx2" },
+    };
+    const struct kernels_fast *f;
+    bool usable, set_usable;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof named / sizeof named[0]; i++) {
+        char value[64];
+
+        for (int j = 0; (f = kernels_fast_at(j, &usable)); j++)
+            if (strcmp(f->name, named[i].name) == 0)
+                break;
+        assert_non_null(f);
+        for (int j = 0; kernels_at(j, &set_usable); j++)
+            if (strcmp(kernels_at(j, &set_usable)->name, named[i].set) == 0)
+                break;
+        if (!set_usable)
+            continue;
+        snprintf(value, sizeof value, "%s+%s", named[i].set, named[i].family);
+        assert_int_equal(choice(value, KT_Q4_1, f->name), usable ? 0 : 3);
+        if (usable && !f->takes(KT_Q8_0)) /* nothing for this model */
+            assert_int_equal(choice(value, KT_Q8_0, "-"), 2);
+    }
+    assert_int_equal(choice("scalar+amx", KT_Q4_1, "-"), 3);
+    assert_int_equal(choice("scalar+scalar", KT_Q4_1, "-"), 3);
+    assert_int_equal(choice("scalar+", KT_Q4_1, "-"), 3);
+    assert_int_equal(choice("scalar+bogus", KT_Q4_1, "-"), 3);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_products),   cmocka_unit_test(test_large),
         cmocka_unit_test(test_odd_values), cmocka_unit_test(test_flush),
-        cmocka_unit_test(test_choice),
+        cmocka_unit_test(test_choice),     cmocka_unit_test(test_named),
     };
 
     return cmocka_run_group_tests_name("kernels_fast", tests, NULL, NULL);

@@ -385,38 +385,56 @@ static void fast(void **state)
     }
 }
 
-static bool has_avx2(void)
+/* Is there a set of this name and, after its +, such a family? */
+static bool has(const char *kernels)
 {
+    size_t n_set = strcspn(kernels, "+");
+    bool set = false, family = !kernels[n_set], usable;
+    const struct kernels_fast *f;
     const struct kernels *k;
-    bool usable = false;
 
     for (int i = 0; (k = kernels_at(i, &usable)) != NULL; i++)
-        if (strcmp(k->name, "avx2") == 0)
-            return usable;
-    return false;
+        set = set || (usable && strlen(k->name) == n_set &&
+                      !strncmp(k->name, kernels, n_set));
+    for (int i = 0; !family && (f = kernels_fast_at(i, &usable)); i++) {
+        const char *space = strrchr(f->name, ' ');
+
+        family =
+            usable && !strcmp(space ? space + 1 : f->name, kernels + n_set + 1);
+    }
+    return set && family;
 }
 
-/* What a set brings is chosen once per process: another one for AVX2. */
-static void fast_avx2(void **state)
+/* What CAG_KERNELS brings is chosen once per process: another one for each. */
+static void fast_families(void **state)
 {
-    int status = 0;
-    pid_t pid;
+    static const char *const kernels[] = { "avx2", "avx2+avx2",
+                                           "avx512+avx512vnni",
+                                           "avx512+avx512bf16" };
 
     (void)state;
-    if (!has_avx2())
-        skip();
-    pid = fork();
-    assert_true(pid >= 0);
-    if (pid == 0) {
-        setenv("CAG_KERNELS", "avx2", 1);
-        /* what it reports must not stand among our own tests */
-        dup2(STDERR_FILENO, STDOUT_FILENO);
-        execl("/proc/self/exe", "test_cached", "fast", (char *)NULL);
-        _exit(127);
+    for (size_t i = 0; i < sizeof kernels / sizeof kernels[0]; i++) {
+        int status = 0;
+        pid_t pid;
+
+        if (!has(kernels[i])) {
+            print_message("# skip %s: this CPU or system lacks it\n",
+                          kernels[i]);
+            continue;
+        }
+        pid = fork();
+        assert_true(pid >= 0);
+        if (pid == 0) {
+            setenv("CAG_KERNELS", kernels[i], 1);
+            /* what it reports must not stand among our own tests */
+            dup2(STDERR_FILENO, STDOUT_FILENO);
+            execl("/proc/self/exe", "test_cached", "fast", (char *)NULL);
+            _exit(127);
+        }
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), 0);
     }
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_true(WIFEXITED(status));
-    assert_int_equal(WEXITSTATUS(status), 0);
 }
 
 int main(int argc, char **argv)
@@ -444,7 +462,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(part),
         cmocka_unit_test(fast),
         cmocka_unit_test(demo),
-        cmocka_unit_test(fast_avx2),
+        cmocka_unit_test(fast_families),
     };
     const struct CMUnitTest only_fast[] = { cmocka_unit_test(fast) };
 

@@ -178,8 +178,9 @@ static void fast_f16(void **state)
 {
     static const struct tolerance bf16 = { 0.25, 0.6 }, u4s8 = { 0.6, 1.5 };
     const int type = KT_Q4_1;
+    const char *why;
     const struct kernels_fast *f =
-        kernels_fast_get(kernels_get(NULL), &type, 1);
+        kernels_fast_get(kernels_get(NULL), &type, 1, &why);
 
     (void)state;
     if (f == NULL)

@@ -8,6 +8,9 @@
  * Figures, by name (each with its number of prefix tokens):
  *   tokenize prefill encode write build       seconds of a construction
  *   build_rate                                prefix tokens a second
+ *   loss_kl loss_same                         of --precision fast against
+ *                                             default: mean KL in nats, and
+ *                                             in % equal first choices
  *   map open expand verify                    seconds of a load
  *   question_prefill                          seconds, cache already loaded
  *   first_token answer                        seconds from opening the cache

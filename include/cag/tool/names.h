@@ -19,6 +19,10 @@ const char *cag_template_name(int i);
  * be NULL.  With a wrong CAG_KERNELS none is chosen. */
 const char *cag_kernels_at(int i, bool *usable, bool *chosen);
 
+/* How --precision fast would read a prompt on this CPU, in words; NULL: it has
+ * nothing faster. */
+const char *cag_fast_how(void);
+
 /* Backend i of this build ("cpu"), NULL past the end. */
 const char *cag_backend_at(int i);
 

@@ -275,7 +275,8 @@ static cag_status check_model(const cag_model *m, cag_error *err)
 }
 
 /* The family for --precision fast: one that takes a weight of this model. */
-static const struct kernels_fast *choose_fast(const struct cpu *c)
+static const struct kernels_fast *choose_fast(const struct cpu *c,
+                                              const char **why)
 {
     int type[N_MAT], n_type = 0;
 
@@ -292,7 +293,7 @@ static const struct kernels_fast *choose_fast(const struct cpu *c)
                 type[n_type++] = m[i].type;
         }
     }
-    return kernels_fast_get(c->k, type, n_type);
+    return kernels_fast_get(c->k, type, n_type, why);
 }
 
 /* What is known of the model and the options, without memory of its own. */
@@ -316,7 +317,9 @@ static cag_status describe(struct cpu *c, const cag_model *m,
     c->exact = opts->precision == CAG_PRECISION_EXACT;
     c->kv_type = opts->kv_f32 ? KV_F32 : KV_F16;
     if (opts->precision == CAG_PRECISION_FAST)
-        c->fast = choose_fast(c);
+        c->fast = choose_fast(c, &why);
+    if (why)
+        return cag_fail(err, CAG_E_UNSUPPORTED, NULL, -1, "%s", why);
     c->base.views = c->base.masses = true;
     c->base.prompt_gemm = c->fast ? c->fast->name : "f32";
     c->group = cfg->n_head / cfg->n_kv_head;
