@@ -4,6 +4,7 @@
  */
 #include <cag/tool/batch_file.h>
 #include <cag/tool/shard.h>
+#include <cag/tool/text_file.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -206,8 +207,11 @@ static cag_status open_rows(const struct ask_opts *o, const cag_kb *kb,
         { cag_kb_model_path(kb), "the model" }
     };
 
-    cag_status st = cag_rows_open(o->output, o->resume, keep,
-                                  sizeof keep / sizeof *keep, out, err);
+    cag_status st = cag_check_beside(cag_kb_get_kvc(kb), o->output, err);
+
+    if (!st)
+        st = cag_rows_open(o->output, o->resume, keep,
+                           sizeof keep / sizeof *keep, out, err);
 
     return !st && o->resume && o->pattern && cag_rows_part(*out)
                ? ask_shard_also(*out, o->pattern, o->output, err)

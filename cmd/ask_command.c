@@ -147,7 +147,8 @@ static bool save_chat(struct talk *t, const char *arg, int *status)
                           "no turns are kept: /chat keeps them from then on");
     else if (!path)
         *status = ui_fail(CAG_E_USAGE, NULL, "a file is missing: /save FILE");
-    else if (cag_check_text_output(path, &err))
+    else if (cag_check_text_output(path, &err) ||
+             cag_check_beside(cag_kb_get_kvc(t->kb), path, &err))
         *status = ui_error(&err);
     else if (!(text = cag_chat_json(t->chat)))
         *status = ui_fail(CAG_E_NOMEM, NULL, "out of memory");

@@ -398,6 +398,8 @@ int main(int argc, char **argv)
             status = ui_error(&err);
         ui_catch(false);
     }
+    if (!status && o.log && cag_check_beside(cag_kb_get_kvc(kb), o.log, &err))
+        status = ui_error(&err);
     if (!status && o.think && !cag_kb_knows_thinking(kb))
         ui_warn("the cache's chat template has no switch for thinking; "
                 "--think changes nothing");

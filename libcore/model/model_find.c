@@ -35,7 +35,7 @@ struct finder {
     struct arena arena;
     struct buf tried;
     int n_tried, n_hidden;
-    bool hub_id;       /* spec has the form of a hub id */
+    bool hub_id;       /* spec is a hub id rather than a file */
     const char *found; /* arena */
     cag_error *err;
 };
@@ -286,8 +286,10 @@ static cag_status look_in_hub(struct finder *f, const char *hub)
     const char *revision, *name, *repo;
     size_t n_org, n_name;
 
-    f->hub_id = parse_id(f->spec, &n_org, &name, &n_name, &revision);
-    if (!f->hub_id || !hub)
+    if (!parse_id(f->spec, &n_org, &name, &n_name, &revision))
+        return CAG_OK;
+    f->hub_id = n_org || !ends_with(f->spec, ".gguf");
+    if (!hub)
         return CAG_OK;
     repo = arena_printf(&f->arena, "%s/models--%.*s%s%.*s", hub, (int)n_org,
                         f->spec, n_org ? "--" : "", (int)n_name, name);

@@ -158,6 +158,17 @@ static const char *foreign(const char *text, size_t n, bool is_text)
     return cag_file_kind(p, n < SNIFF_BYTES ? n : SNIFF_BYTES);
 }
 
+/* Does UTF-8 end inside its last character, at bad?  One lead byte alone may
+ * as well be Latin-1, unless other characters were UTF-8. */
+static bool is_cut(const char *text, size_t n, size_t bad)
+{
+    size_t ascii = 0;
+
+    while (ascii < bad && (unsigned char)text[ascii] < 128)
+        ascii++;
+    return utf8_complete(text, n) == bad && (ascii < bad || n - bad > 1);
+}
+
 cag_status source_check_text(const char *text, size_t n, const char *shown,
                              cag_error *err)
 {
@@ -180,6 +191,11 @@ cag_status source_check_text(const char *text, size_t n, const char *shown,
     if (valid)
         return CAG_OK;
     utf8_valid(text, n, &bad);
+    if (is_cut(text, n, bad))
+        return cag_fail(err, CAG_E_FORMAT, shown, (int64_t)bad,
+                        "invalid UTF-8 (byte 0x%02x): the text ends inside a "
+                        "character, so it was cut; get it again",
+                        (unsigned char)text[bad]);
     snprintf(what, sizeof what,
              "invalid UTF-8 (byte 0x%02x); if it is Latin-1,",
              (unsigned char)text[bad]);

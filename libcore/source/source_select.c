@@ -163,6 +163,31 @@ static bool is_passed_over(const struct source_opts *o, const char *rel)
     return false;
 }
 
+/* Is the file, or a directory on its way, left out?  rel counts from what the
+ * pattern says without a sign. */
+static bool is_excluded(const struct source_opts *o, const char *pattern,
+                        const char *path)
+{
+    size_t at = strcspn(pattern, "*?[\\");
+    char dir[PATH_MAX];
+
+    while (at > 0 && pattern[at - 1] != '/')
+        at--;
+    if (!o || !o->exclude || strncmp(path, pattern, at) != 0)
+        return false;
+    for (const char *s = path + at; (s = strchr(s, '/')) != NULL; s++) {
+        size_t n = (size_t)(s - path) - at;
+
+        if (n >= sizeof dir)
+            return false;
+        memcpy(dir, path + at, n);
+        dir[n] = 0;
+        if (source_match_any(o->exclude, dir, true))
+            return true;
+    }
+    return source_match_any(o->exclude, path + at, false);
+}
+
 /* The real place of a file that need not be there; heap, NULL without. */
 static char *real_place(const char *path)
 {
@@ -191,7 +216,8 @@ bool source_would_read(const cag_source_spec *spec, int n_spec,
         *which = spec[i].path;
         if (root && spec[i].is_glob)
             takes =
-                source_match_path(root, abs) || source_match_path(root, real);
+                (source_match_path(root, abs) && !is_excluded(o, root, abs)) ||
+                (source_match_path(root, real) && !is_excluded(o, root, real));
         else if (root && !strncmp(real, root, n) && real[n] == '/')
             takes = file_is_dir(root) && !is_passed_over(o, real + n + 1) &&
                     source_selects(o, real + n + 1);

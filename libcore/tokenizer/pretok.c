@@ -63,8 +63,16 @@ static const char *const trusted[] = { PRETOK_GPT2,  PRETOK_LLAMA3,
     "\\x{202f}\\x{205f}\\x{3000}"
 #define WORD "\\p{L}\\p{M}\\p{N}\\p{Pc}"
 
-/* Limits of an interpreted pattern.  The heap bound is per match. */
+/*
+ * Limits of an interpreted pattern.  The heap bound is per match.  A match is
+ * tried with few steps first, then with more and more; tries that were in vain
+ * are charged to the text, which may cost TEXT_STEPS a byte and MATCH_LIMIT
+ * once, so that a pattern which takes a second for each word is given up.
+ */
 #define MATCH_LIMIT    20000000u
+#define FIRST_STEPS    4096u
+#define MORE_STEPS     4u
+#define TEXT_STEPS     1000u
 #define DEPTH_LIMIT    2000000u
 #define HEAP_LIMIT_KIB (256u * 1024u)
 
@@ -83,6 +91,7 @@ struct pretok {
 struct pretok_run {
     const struct pretok *p;
     pcre2_match_context *limits;
+    uint64_t left; /* steps that tries in vain may still cost */
     pcre2_match_data *match;
     pretok_fn *fn;
     void *ctx;
@@ -378,7 +387,7 @@ cag_status pretok_begin(const struct pretok *p, struct pretok_run **out,
         pretok_end(r);
         return cag_fail_nomem(err, "pre-tokenizer");
     }
-    pcre2_set_match_limit(r->limits, MATCH_LIMIT);
+    r->left = MATCH_LIMIT;
     pcre2_set_depth_limit(r->limits, DEPTH_LIMIT);
     pcre2_set_heap_limit(r->limits, HEAP_LIMIT_KIB);
     *out = r;
@@ -394,6 +403,26 @@ void pretok_end(struct pretok_run *r)
     mem_free(r);
 }
 
+/* The interpreter's answer; as many steps as the text has left. */
+static int interpret(struct pretok_run *r, const struct step *s,
+                     PCRE2_SPTR text, size_t n, size_t from)
+{
+    uint32_t steps = s->jit ? MATCH_LIMIT : FIRST_STEPS;
+
+    for (;;) {
+        pcre2_set_match_limit(r->limits, steps);
+        int rc =
+            pcre2_match(s->code, text, n, from,
+                        PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, r->match, r->limits);
+        if (rc != PCRE2_ERROR_MATCHLIMIT || steps == MATCH_LIMIT ||
+            r->left < steps) /* MATCHLIMIT, too */
+            return rc;
+        r->left -= steps;
+        steps =
+            steps < MATCH_LIMIT / MORE_STEPS ? steps * MORE_STEPS : MATCH_LIMIT;
+    }
+}
+
 /* First match at or after from; *found says whether there is one. */
 static cag_status next_match(struct pretok_run *r, const struct step *s,
                              const char *text, size_t n, size_t from,
@@ -403,13 +432,13 @@ static cag_status next_match(struct pretok_run *r, const struct step *s,
     PCRE2_SPTR subject = (PCRE2_SPTR)text;
     int rc = PCRE2_ERROR_JIT_STACKLIMIT;
 
-    if (s->jit)
+    if (s->jit) {
+        pcre2_set_match_limit(r->limits, MATCH_LIMIT);
         rc = pcre2_jit_match(s->code, subject, n, from, PCRE2_NO_UTF_CHECK,
                              r->match, r->limits);
+    }
     if (rc == PCRE2_ERROR_JIT_STACKLIMIT)
-        rc =
-            pcre2_match(s->code, subject, n, from,
-                        PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, r->match, r->limits);
+        rc = interpret(r, s, subject, n, from);
     *found = rc >= 0;
     if (rc >= 0) {
         const PCRE2_SIZE *ov = pcre2_get_ovector_pointer(r->match);
@@ -503,6 +532,7 @@ cag_status pretok_split(struct pretok_run *r, const char *text, size_t n,
         return fn(ctx, text, n, err);
     r->fn = fn;
     r->ctx = ctx;
+    r->left += (uint64_t)n * TEXT_STEPS;
     return run_step(r, 0, text, n, err);
 }
 

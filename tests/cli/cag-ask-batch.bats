@@ -630,3 +630,27 @@ END
     [ "$(wc -l <"$out")" = 1 ]
     expect 64 cag-ask --question-field q qwen.kvc hi
 }
+
+@test "answers, a log and a saved chat never become sources of their cache" {
+    mkdir docs outside
+    cp kb.md docs
+    cag-build -q -m "$MODELS/qwen3" -o dir.kvc docs
+    printf 'output: pat.kvc\nsources: ["docs/*.md"]\nexclude: "log-*"\n' >pat.yaml
+    cag-build -q -m "$MODELS/qwen3" --manifest pat.yaml
+    echo 'Who leads?' >q.txt
+    expect 64 cag-ask -n 2 --batch q.txt -o docs/answers.txt dir.kvc
+    refused "docs/answers.txt: the cache's next build would read this file as a source ("
+    expect 64 cag-ask -n 2 --log docs/log.md dir.kvc hi
+    refused "docs/log.md: the cache's next build"
+    expect 64 cag-ask -n 2 --log docs/log.md pat.kvc hi
+    refused "docs/log.md: the cache's next build"
+    [ "$(ls docs)" = kb.md ]
+    printf '/chat\nhi\n/save docs/talk.txt\n' | cag-ask -i -n 2 dir.kvc >/dev/null 2>said || true
+    grep -q "docs/talk.txt: the cache's next build" said
+    # names that no build would take are fine
+    expect 0 cag-ask -n 2 --batch q.txt -o docs/answers.jsonl dir.kvc
+    expect 0 cag-ask -q -n 2 --log docs/log-1.md pat.kvc hi
+    rm docs/log-1.md
+    expect 0 cag-ask -n 2 --batch q.txt -o outside/answers.txt dir.kvc
+    expect 0 cag-build --check dir.kvc pat.kvc
+}

@@ -132,6 +132,9 @@ static void refused(void **state)
         const char *says;
     } c[] = {
         { "caf\xe9", 4, CAG_E_FORMAT, 3, "ISO-8859-1" },
+        { "a\xe7\x9f", 3, CAG_E_FORMAT, 1, "ends inside a character" },
+        { "\xc3\xa9t\xc3", 4, CAG_E_FORMAT, 3, "ends inside a character" },
+        { "\xc3\xa9t\xe9\n", 5, CAG_E_FORMAT, 3, "ISO-8859-1" },
         { "ab\0c", 4, CAG_E_FORMAT, 2, "binary" },
         { "\xff\xfe"
           "a\0",

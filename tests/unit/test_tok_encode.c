@@ -508,6 +508,38 @@ static void slow_pattern(void **state)
     tok_free(t);
 }
 
+/* Each match is cheap enough, all of them are not: a million steps a word. */
+static void slow_text(void **state)
+{
+    cag_error err = CAG_ERROR_INIT;
+    cag_tokenizer *t;
+    cag_ids ids = CAG_IDS_INIT;
+    struct buf text = BUF_INIT;
+    (void)state;
+    ok(load(SPLIT("(?:a+)+b|a+| "), &t, &err), &err);
+    for (int i = 0; i < 100; i++)
+        buf_str(&text, "aaaaaaaaaaaaaaaaaaaaaa ");
+    cag_text piece = { text.data, text.size, 0 };
+    assert_int_equal(cag_encode(t, &piece, 1, 0, &ids, &err), CAG_E_LIMIT);
+    assert_non_null(strstr(err.msg, "gave up"));
+    /* one such word is no reason to */
+    piece.size = 23;
+    ok(cag_encode(t, &piece, 1, 0, &ids, &err), &err);
+    cag_ids_free(&ids);
+    /* nor are long runs of what costs a step a byte */
+    buf_truncate(&text, 0);
+    for (int i = 0; i < 100; i++) {
+        for (int k = 0; k < 5000; k++)
+            buf_char(&text, 'b');
+        buf_char(&text, ' ');
+    }
+    piece = (cag_text){ text.data, text.size, 0 };
+    ok(cag_encode(t, &piece, 1, 0, &ids, &err), &err);
+    cag_ids_free(&ids);
+    buf_free(&text);
+    tok_free(t);
+}
+
 /* ---- memory ------------------------------------------------------------- */
 
 static void one_encode_or_nomem(const cag_tokenizer *t)
@@ -693,6 +725,7 @@ int main(void)
         cmocka_unit_test(refused),
         cmocka_unit_test(too_long),
         cmocka_unit_test(slow_pattern),
+        cmocka_unit_test(slow_text),
         cmocka_unit_test(encode_without_memory),
         cmocka_unit_test(load_without_memory),
         cmocka_unit_test(damaged_blob),

@@ -5,6 +5,7 @@
 #define CAG_TOOL_TEXT_FILE_H
 
 #include <cag/base.h>
+#include <cag/kvc.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -13,6 +14,9 @@ extern "C" {
 /* CAG_E_CREATE when path is a file that holds no text, such as a model or a
  * cache: a slip of the hand must not cost it. */
 cag_status cag_check_text_output(const char *path, cag_error *err);
+/* CAG_E_USAGE when a directory or pattern that k was built from would take path
+ * as a source, written by a program that uses k. */
+cag_status cag_check_beside(const cag_kvc *k, const char *path, cag_error *err);
 /* A whole file ("-" is standard input) as a heap block with a NUL after it. */
 cag_status cag_read_file(const char *path, char **data, size_t *size,
                          cag_error *err);
