@@ -61,7 +61,7 @@ LIB_OBJ  := $(LIB_SRC:%.c=$(B)/obj/%.o)
 CMD_ALL  := $(wildcard cmd/*.c cmd/cli/*.c cmd/serve/*.c)
 TOOLS    := $(patsubst cmd/%.c,%,$(wildcard cmd/cag-*.c))
 CMD_OBJ  := $(patsubst %.c,$(B)/obj/%.o,$(filter-out cmd/cag-%.c cmd/serve/%.c,$(CMD_ALL)))
-SERVE_OBJ := $(patsubst %.c,$(B)/obj/%.o,$(filter cmd/serve/%.c,$(CMD_ALL)))
+SERVE_OBJ := $(patsubst %.c,$(B)/obj/%.o,$(filter cmd/serve/%.c,$(CMD_ALL))) $(B)/obj/serve_page.o
 UNIT_SRC := $(wildcard tests/unit/test_*.c tests/kernels/test_*.c \
               tests/model/test_*.c tests/fault/test_*.c)
 UNIT_BIN := $(patsubst tests/%.c,$(B)/tests/%,$(UNIT_SRC))
@@ -138,6 +138,18 @@ $(B)/$(SONAME): $(LIB_OBJ) libcore/libcag.map
 $(B)/libcmd.a: $(CMD_OBJ)
 	$(say) AR $@
 	$(Q)rm -f $@ && ar rcs $@ $^
+
+# the chat page of cag-serve, as an array of bytes
+$(B)/gen/serve_page.c: cmd/serve/page.html
+	@mkdir -p $(@D)
+	$(Q){ echo '#include "cmd/serve/page.h"'; \
+	    echo 'const unsigned char serve_page[] = {'; \
+	    od -An -v -tx1 $< | sed 's/ *\([0-9a-f][0-9a-f]\)/0x\1,/g'; \
+	    echo '};'; echo 'const size_t serve_page_size = sizeof serve_page;'; } > $@
+$(B)/obj/serve_page.o: $(B)/gen/serve_page.c cmd/serve/page.h
+	@mkdir -p $(@D)
+	$(say) CC $<
+	$(Q)$(CC) $(CAG_CFLAGS) $(HARDEN) $(CPPFLAGS) $(CFLAGS) $(SAN) -c -o $@ $<
 
 # the parts of cag-serve, the only program that opens a socket
 $(B)/libserve.a: $(SERVE_OBJ)
@@ -361,7 +373,10 @@ replay: replays ## run every fuzz target over its corpus, under ASan and UBSan
 $(B)/replay/%: $(B)/obj/tests/fuzz/fuzz_%.o $(B)/obj/tests/fuzz/replay.o $(B)/libcag.a
 	@mkdir -p $(@D)
 	$(say) LD $@
-	$(Q)$(CC) $(CFLAGS) $(SAN) $(LDFLAGS) -o $@ $^ $(CORE_LIBS)
+	$(Q)$(CC) $(CFLAGS) $(SAN) $(LDFLAGS) -o $@ $(filter %.o,$^) \
+	    $(filter %libserve.a,$^) $(filter %libcag.a,$^) $(CORE_LIBS)
+
+$(B)/replay/serve $(B)/serve: $(B)/libserve.a
 
 $(B)/obj/tests/fuzz/%.o: WARN += -Wno-missing-prototypes
 
@@ -382,7 +397,8 @@ fuzz: $(B)/$(FUZZ)
 
 $(B)/$(FUZZ): $(B)/obj/tests/fuzz/fuzz_$(FUZZ).o $(B)/libcag.a
 	$(say) LD $@
-	$(Q)$(CC) $(CFLAGS) $(SAN) -fsanitize=fuzzer $(LDFLAGS) -o $@ $^ $(CORE_LIBS)
+	$(Q)$(CC) $(CFLAGS) $(SAN) -fsanitize=fuzzer $(LDFLAGS) -o $@ $(filter %.o,$^) \
+	    $(filter %libserve.a,$^) $(filter %libcag.a,$^) $(CORE_LIBS)
 endif
 
 # --- for people -----------------------------------------------------------

@@ -25,14 +25,18 @@ static struct {
     const char *model, *keys, *log;
     struct engine_cli engine;
     struct opt_list listen, host, cors;
-    int stale, system, require, parallel, max_queue, n_connection, idle;
-    int64_t n_predict, max_memory, max_body;
+    int stale, system, require, parallel, max_queue, n_connection, idle,
+        n_session, session_idle;
+    int64_t n_predict, max_memory, max_body, session_memory;
     bool no_evidence;
 } o = { .engine.precision = CAG_PRECISION_AUTO,
         .n_predict = API_N_PREDICT,
         .max_queue = 256,
         .n_connection = 1024,
         .idle = 60,
+        .n_session = 64,
+        .session_idle = 600,
+        .session_memory = 1 << 30,
         .max_body = 1 << 20 };
 
 static const opt_spec specs[] = {
@@ -68,6 +72,12 @@ static const opt_spec specs[] = {
              "bytes of a request"),
     OPT_INT(0, "idle", &o.idle, 1, 3600, "S", NULL,
             "seconds until a silent connection is closed"),
+    OPT_INT(0, "sessions", &o.n_session, 0, 65536, "N", NULL,
+            "conversations kept for their next turn"),
+    OPT_SIZE(0, "session-memory", &o.session_memory, 0, INT64_MAX, "B", NULL,
+             "their memory, at most"),
+    OPT_INT(0, "session-idle", &o.session_idle, 1, 86400, "S", NULL,
+            "seconds until one is given up"),
     OPT_ENGINE(&o.engine, engine_precision_auto),
     OPT_SIZE(0, "max-memory", &o.max_memory, 1, INT64_MAX, "B", NULL,
              "refuse to take more memory"),
@@ -147,6 +157,9 @@ static int open_caches(struct shelf *shelf, char **word, bool *opening)
     shelf->kb.places = *places_get();
     shelf->kb.hooks = (cag_hooks){ .note = on_note, .ctx = opening };
     shelf->parallel = o.parallel;
+    if (o.n_session && cag_kept_new(o.n_session, (uint64_t)o.session_memory,
+                                    o.session_idle, &shelf->kept, &err))
+        return ui_error(&err);
     watch_begin(shelf);
     for (int i = 0; i < shelf->n; i++)
         n_open += open_cache(shelf, shelf->cache[i], &err);
@@ -295,11 +308,9 @@ static int set_up(struct server *s, struct sockets *sockets)
                                         .body_bytes = (size_t)o.max_body,
                                         .n_connection = o.n_connection,
                                         .idle_s = o.idle };
-    const struct sched_opts sched = { .parallel = o.parallel,
-                                      .max_queue = o.max_queue,
-                                      .wake = wake,
-                                      .opened = say,
-                                      .ctx = s };
+    const struct sched_opts sched = {
+        .max_queue = o.max_queue, .wake = wake, .opened = say, .ctx = s
+    };
     const struct watch_opts watch = { .say = say, .poke = poke, .ctx = s };
     cag_error err = CAG_ERROR_INIT;
     cag_status st = http_new(&limits, server_request, s, &s->http, &err);

@@ -168,39 +168,66 @@ static bool take_stream_options(struct parse *p, const char *key, const jv *v)
     return true;
 }
 
-/* Ours: {"evidence": true, "require_evidence": "strong", "think": true}. */
-static bool take_cag(struct parse *p, const char *key, const jv *v)
+static const char *support_name(int i)
+{
+    return cag_support_name((cag_support)i);
+}
+
+/* One of n names. */
+static bool take_name(struct parse *p, const char *key, const jv *v,
+                      const char *(*name)(int i), int n, const char *expected,
+                      int *to)
+{
+    size_t size;
+    const char *s = jv_str(v, &size);
+
+    for (int i = 0; s && i < n; i++)
+        if (!strcmp(s, name(i))) {
+            *to = i;
+            return true;
+        }
+    return wrong(p, key, expected);
+}
+
+/* A member of ours: {"evidence": true, "require_evidence": "strong", ...}. */
+static bool take_own(struct parse *p, const char *key, const jv *v)
 {
     cag_ask_params *a = &p->r->params;
+    int i = 0;
 
+    if (!strcmp(key, "evidence"))
+        return take_bool(p, "cag.evidence", v, &a->evidence);
+    if (!strcmp(key, "think"))
+        return take_bool(p, "cag.think", v, &a->think);
+    if (!strcmp(key, "require_evidence")) {
+        bool ok = take_name(p, "cag.require_evidence", v, support_name,
+                            CAG_SUPPORT_STRONG + 1,
+                            "\"none\", \"weak\" or \"strong\"", &i);
+
+        a->require = (cag_support)i;
+        return ok;
+    }
+    if (!strcmp(key, "focus")) {
+        bool ok =
+            take_name(p, "cag.focus", v, cag_focus_name, CAG_FOCUS_AUTO + 1,
+                      "\"off\", \"mask\", \"reread\" or \"auto\"", &i);
+
+        a->focus = (cag_focus)i;
+        return ok;
+    }
+    return api_fail(p->e, 400, "unknown_parameter", "cag",
+                    "'cag' has evidence, require_evidence, focus and think");
+}
+
+static bool take_cag(struct parse *p, const char *key, const jv *v)
+{
     if (jv_type(v) != JV_OBJECT)
         return wrong(p, key, "an object");
     for (void *it = jv_iter(v); it; it = jv_next(v, it)) {
         size_t n;
         const char *k = jv_iter_key(it, &n);
-        const jv *x = jv_iter_value(it);
-        bool ok;
 
-        if (!strcmp(k, "evidence")) {
-            ok = take_bool(p, "cag.evidence", x, &a->evidence);
-        } else if (!strcmp(k, "think")) {
-            ok = take_bool(p, "cag.think", x, &a->think);
-        } else if (!strcmp(k, "require_evidence")) {
-            const char *s = jv_str(x, &n);
-            int i = CAG_SUPPORT_NONE;
-
-            while (i < CAG_SUPPORT_STRONG &&
-                   (!s || strcmp(s, cag_support_name((cag_support)i)) != 0))
-                i++;
-            ok = (s && !strcmp(s, cag_support_name((cag_support)i))) ||
-                 wrong(p, "cag.require_evidence",
-                       "\"none\", \"weak\" or \"strong\"");
-            a->require = (cag_support)i;
-        } else {
-            ok = api_fail(p->e, 400, "unknown_parameter", key,
-                          "'cag' has evidence, require_evidence and think");
-        }
-        if (!ok)
+        if (!take_own(p, k, jv_iter_value(it)))
             return false;
     }
     return true;

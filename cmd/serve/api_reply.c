@@ -51,6 +51,9 @@ void api_error_of(struct api_error *e, const cag_error *err)
     case CAG_E_USAGE:
         api_fail(e, 400, "invalid_value", "", "%.400s", err->msg);
         break;
+    case CAG_E_UNSUPPORTED:
+        api_fail(e, 400, "unsupported", "", "%.400s", err->msg);
+        break;
     case CAG_E_LIMIT:
         api_fail(e, 400, "context_length_exceeded", "messages", "%.400s",
                  err->msg);

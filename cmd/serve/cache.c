@@ -26,24 +26,26 @@ cag_status shelf_init(struct shelf *s, cag_error *err)
     return s->cache && s->dir ? CAG_OK : cag_fail_nomem(err, "caches");
 }
 
-static void open_free(struct cache_open *o)
+static void open_free(struct shelf *s, struct cache_open *o)
 {
     if (!o)
         return;
     cag_crew_free(o->crew);
+    if (s->kept && o->kb)
+        cag_kept_forget(s->kept, o->kb);
     cag_kb_close(o->kb);
     mem_free(o);
 }
 
-static void cache_free(struct cache *c)
+static void cache_free(struct shelf *s, struct cache *c)
 {
     if (!c)
         return;
-    open_free(c->open);
+    open_free(s, c->open);
     while (c->before) {
         struct cache_open *next = c->before->next;
 
-        open_free(c->before);
+        open_free(s, c->before);
         c->before = next;
     }
     mem_free(c->id);
@@ -54,9 +56,10 @@ static void cache_free(struct cache *c)
 void shelf_release(struct shelf *s)
 {
     for (int i = 0; i < s->n; i++)
-        cache_free(s->cache[i]);
+        cache_free(s, s->cache[i]);
     for (int i = 0; i < s->n_dir; i++)
         mem_free(s->dir[i]);
+    cag_kept_free(s->kept);
     mem_free(s->cache);
     mem_free(s->dir);
     pthread_mutex_destroy(&s->lock);
@@ -109,7 +112,7 @@ static cag_status add(struct shelf *s, const char *id, size_t n_id,
         c->facts.state = CACHE_FAILED;
     }
     if (!c || !c->id || !c->path) {
-        cache_free(c);
+        cache_free(s, c);
         return cag_fail_nomem(err, "caches");
     }
     pthread_mutex_lock(&s->lock);
@@ -285,17 +288,17 @@ static void set_facts(struct shelf *s, struct cache *c, const cag_kb *kb)
 }
 
 /* What is open ends with its questions. */
-static void retire(struct cache *c)
+static void retire(struct shelf *s, struct cache *c)
 {
     if (!c->open)
         return;
     c->open->next = c->before;
     c->before = c->open;
     c->open = NULL;
-    cache_sweep(c);
+    cache_sweep(s, c);
 }
 
-void cache_sweep(struct cache *c)
+void cache_sweep(struct shelf *s, struct cache *c)
 {
     struct cache_open **at = &c->before;
 
@@ -307,7 +310,7 @@ void cache_sweep(struct cache *c)
             continue;
         }
         *at = o->next;
-        open_free(o);
+        open_free(s, o);
     }
 }
 
@@ -334,9 +337,11 @@ cag_status cache_open(struct shelf *s, struct cache *c, cag_error *err)
            : cag_fail_nomem(err, "cache");
     if (!st)
         st = cag_crew_new(o->kb, s->parallel, &o->crew, err);
-    retire(c);
+    if (!st && s->kept)
+        cag_crew_keep(o->crew, s->kept);
+    retire(s, c);
     if (st) {
-        open_free(o);
+        open_free(s, o);
         cache_set_state(s, c, CACHE_FAILED);
         return st;
     }
@@ -348,7 +353,7 @@ cag_status cache_open(struct shelf *s, struct cache *c, cag_error *err)
 void cache_fail(struct shelf *s, struct cache *c, const cag_error *why)
 {
     (void)why;
-    retire(c);
+    retire(s, c);
     cache_set_state(s, c, CACHE_FAILED);
 }
 

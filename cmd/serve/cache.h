@@ -57,6 +57,7 @@ struct shelf {
     char **dir; /* [n_dir] directories that were named */
     int n_dir;
     cag_kb_opts kb;
+    cag_kept *kept;  /* the scheduler's: sessions for the next turn */
     cag_stale stale; /* what is done with a stale one */
     int parallel;
 };
@@ -94,6 +95,6 @@ void cache_set_state(struct shelf *s, struct cache *c, enum cache_state st);
 /* The scheduler is to open it, or (false) has taken that on: was it wanted? */
 bool cache_want_open(struct shelf *s, struct cache *c, bool on);
 /* Free what was replaced and has no questions left. */
-void cache_sweep(struct cache *c);
+void cache_sweep(struct shelf *s, struct cache *c);
 
 #endif

@@ -109,6 +109,10 @@ void server_request(void *ctx, struct http_request *r, const char *fault)
         show_health(c);
         return;
     }
+    if (is_get(c) && !strcmp(http_path(r), "/")) {
+        show_page(c);
+        return;
+    }
     if (!access_key(s, r, &c->key, &e)) {
         call_fail(c, &e);
         return;

@@ -190,7 +190,7 @@ static void leave(struct sched *s, struct ask_run *r, bool again)
         r->open->alone = false;
     set_running(s, r->open, -1);
     r->open = NULL;
-    cache_sweep(a->cache);
+    cache_sweep(s->shelf, a->cache);
     if (again) {
         cag_answer_release(&a->answer);
         return;
@@ -242,8 +242,10 @@ static void fail_open(struct sched *s, struct cache *c, struct cache_open *o,
         why->status == CAG_E_UNSUPPORTED || why->status == CAG_E_NOMEM;
     if (!usable)
         cache_fail(s->shelf, c, why);
-    else if (cag_crew_new(o->kb, s->o.parallel, &o->crew, &err))
+    else if (cag_crew_new(o->kb, s->shelf->parallel, &o->crew, &err))
         cache_fail(s->shelf, c, &err);
+    else if (s->shelf->kept)
+        cag_crew_keep(o->crew, s->shelf->kept);
 }
 
 /* Begin to answer; r is in no list. */
@@ -270,7 +272,8 @@ static void start(struct sched *s, struct ask_run *r)
         a->error = why;
         finish(s, r);
     } else {
-        st = cag_crew_join(o->crew, chat, &r->q, on_text, r, &r->member, &why);
+        st = cag_crew_join(o->crew, chat, &r->q, a->key, on_text, r, &r->member,
+                           &why);
         if (st) {
             a->error = why;
             finish(s, r);
@@ -433,10 +436,15 @@ static void *run(void *ctx)
         pthread_mutex_unlock(&s->lock);
         if (poked)
             open_new(s);
+        if (poked && s->shelf->kept)
+            cag_kept_expire(s->shelf->kept);
         admit(s);
         step(s);
         collect(s);
         pthread_mutex_lock(&s->lock);
+        if (s->shelf->kept)
+            cag_kept_figures(s->shelf->kept, &s->figures.n_session,
+                             &s->figures.session_bytes, &s->figures.n_reused);
         news = s->told != NULL;
         pthread_mutex_unlock(&s->lock);
         if (news)

@@ -41,7 +41,6 @@ struct ask {
 void ask_free(struct ask *a);
 
 struct sched_opts {
-    int parallel;  /* questions of a cache at a time; 0: as cag-ask -j */
     int max_queue; /* waiting, of all caches                           */
     void (*wake)(void *ctx); /* there is news; called in the thread    */
     /* what became of a cache that was to be opened; err may be NULL */
@@ -55,6 +54,9 @@ struct sched_figures {
     int64_t n_failed, n_cancelled;
     double first_s; /* sum over answers: from being asked to the first token */
     int n_waiting, n_running;
+    int n_session; /* kept for the next turn; tokens not read again */
+    uint64_t session_bytes;
+    int64_t n_reused;
 };
 
 cag_status sched_new(const struct sched_opts *o, struct shelf *shelf,

@@ -81,5 +81,6 @@ void show_models(struct call *c);
 void show_model(struct call *c, const char *id);
 void show_health(struct call *c);
 void show_metrics(struct call *c);
+void show_page(struct call *c);
 
 #endif

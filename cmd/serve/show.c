@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cmd/serve/page.h"
 #include "cmd/serve/server.h"
 #include "util/mem.h"
 
@@ -104,6 +105,19 @@ void show_health(struct call *c)
         call_reply(c, 200, "application/json", ok, sizeof ok - 1);
 }
 
+/* It asks this server and nobody else, whatever an answer may hold. */
+void show_page(struct call *c)
+{
+    http_add_header(c->http, "Content-Security-Policy",
+                    "default-src 'none'; style-src 'unsafe-inline'; "
+                    "script-src 'unsafe-inline'; connect-src 'self'; "
+                    "img-src data:; base-uri 'none'; form-action 'none'; "
+                    "frame-ancestors 'none'");
+    http_add_header(c->http, "Referrer-Policy", "no-referrer");
+    http_add_header(c->http, "Cache-Control", "no-cache");
+    call_reply(c, 200, "text/html; charset=utf-8", serve_page, serve_page_size);
+}
+
 /* ----------------------------------------------------------------- metrics */
 
 static void put(struct buf *b, const char *name, const char *type,
@@ -169,6 +183,13 @@ static void put_all(struct server *s, struct buf *b)
                f.first_s, (long long)f.n_answered);
     put_now(b, "questions_waiting", "Questions in the queue.", f.n_waiting);
     put_now(b, "questions_running", "Questions being answered.", f.n_running);
+    put_now(b, "sessions_kept", "Sessions kept for the next turn.",
+            f.n_session);
+    put(b, "sessions_kept_bytes", "gauge", "Their keys and values.");
+    buf_printf(b, "cag_sessions_kept_bytes %llu\n",
+               (unsigned long long)f.session_bytes);
+    put_count(b, "reused_tokens_total",
+              "Prompt tokens that a kept session had.", f.n_reused);
     put_now(b, "connections", "Open connections.", http_n_open(s->http));
     put_states(b, s->shelf);
 }

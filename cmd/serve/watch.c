@@ -112,6 +112,8 @@ static void *run(void *ctx)
         if (stop)
             return NULL;
         look(w, now || n % FRESH_EVERY == 0);
+        if (n % FRESH_EVERY == 0) /* sessions grow old */
+            w->o.poke(w->o.ctx);
     }
 }
 

@@ -114,6 +114,42 @@ static const struct crew_member *find_twin(const struct crew *c,
     return NULL;
 }
 
+/* Sessions that see all of the cache are kept, those of later looks are not. */
+static bool keeps(const struct crew *c, const struct crew_member *m)
+{
+    return c->kept && m->owner && m->look == CAG_FOCUS_OFF;
+}
+
+/* What a session of the same owner has read is not read again. */
+static void reuse(struct crew *c, struct crew_member *m)
+{
+    struct turn *t = &m->turn;
+    size_t n_same = 0;
+    cag_session *s;
+
+    if (!keeps(c, m))
+        return;
+    s = kept_take(c->kept, c->kb, m->owner, t->draft.own, (size_t)t->n_prompt,
+                  (int64_t)c->kb->n_ids + t->n_prompt + t->room, &n_same);
+    if (!s)
+        return;
+    cag_session_free(t->session);
+    t->session = s;
+    t->n_reused = (int64_t)n_same;
+}
+
+/* Before the turn ends. */
+static void keep(struct crew *c, struct crew_member *m)
+{
+    struct turn *t = &m->turn;
+
+    if (!keeps(c, m))
+        return;
+    kept_put(c->kept, c->kb, m->owner, t->draft.own, (size_t)t->n_prompt,
+             t->session);
+    t->session = NULL;
+}
+
 /* Everything of m's next look but reading it. */
 static cag_status prepare(struct crew *c, struct crew_member *m, cag_error *err)
 {
@@ -133,6 +169,10 @@ static cag_status prepare(struct crew *c, struct crew_member *m, cag_error *err)
         if (!m->focus.n_taken)
             kb_note_dropped(kb, &ids);
         st = turn_prepare(&m->turn, kb, &q, m->params, m->fn, m->ctx, err);
+        if (st == CAG_E_NOMEM && c->kept && kept_clear(c->kept))
+            st = turn_prepare(&m->turn, kb, &q, m->params, m->fn, m->ctx, err);
+        if (!st)
+            reuse(c, m);
     }
     cag_ids_free(&ids);
     return st;
@@ -203,8 +243,10 @@ void crew_leave(struct crew *c, struct crew_member *m)
  * one. */
 static cag_status take_look(struct crew *c, struct crew_member *m, bool *more)
 {
-    cag_status st = turn_finish(&m->turn, &m->answer, &m->error);
+    cag_status st;
 
+    keep(c, m);
+    st = turn_finish(&m->turn, &m->answer, &m->error);
     *more = false;
     c->n_generated += m->answer.n_generated;
     if (!st)

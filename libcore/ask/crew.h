@@ -15,6 +15,7 @@
 #define ASK_CREW_H
 
 #include "ask/focus.h"
+#include "ask/kept.h"
 #include "ask/turn.h"
 #include "util/json.h"
 
@@ -29,6 +30,7 @@ struct crew_member {
                         is the first                                       */
     cag_text before; /* the last question in it, or .text NULL             */
     const cag_ask_params *params; /* checked by turn_params                 */
+    const char *owner;            /* of kept sessions, or NULL */
     char key[17];                 /* row_options_key of params              */
     cag_text_fn fn;               /* may be NULL                            */
     void *ctx;
@@ -45,6 +47,7 @@ struct crew_member {
 
 struct crew {
     cag_kb *kb;
+    cag_kept *kept;              /* or NULL */
     int parallel;                /* members that run at a time, at most    */
     int n_running;               /* of them there are                      */
     struct crew_member **member; /* [n_member] running and waiting         */

@@ -51,6 +51,17 @@ void cag_crew_free(cag_crew *c)
     mem_free(c);
 }
 
+void cag_crew_keep(cag_crew *c, cag_kept *k)
+{
+    cag_kb *kb = c->crew.kb;
+
+    /* elsewhere a reading in parts has other bits */
+    if (kb->no_cache || strcmp(cag_engine_device(kb->engine), "cpu") != 0)
+        return;
+    c->crew.kept = k;
+    kb->spare_tok = LONG_ANSWER;
+}
+
 int cag_crew_parallel(const cag_crew *c)
 {
     return c->crew.parallel;
@@ -98,8 +109,9 @@ static cag_status take_turns(cag_member *m, const cag_chat *earlier,
 }
 
 cag_status cag_crew_join(cag_crew *c, const cag_chat *earlier,
-                         const cag_question *q, cag_text_fn fn, void *ctx,
-                         cag_member **out, cag_error *err)
+                         const cag_question *q, const char *owner,
+                         cag_text_fn fn, void *ctx, cag_member **out,
+                         cag_error *err)
 {
     cag_member *m = mem_zalloc(sizeof *m);
     cag_status st;
@@ -109,6 +121,7 @@ cag_status cag_crew_join(cag_crew *c, const cag_chat *earlier,
     m->m = (struct crew_member){ .question = q->text,
                                  .size = q->size,
                                  .params = &m->params,
+                                 .owner = owner,
                                  .fn = give_text,
                                  .ctx = m,
                                  .error = CAG_ERROR_INIT };

@@ -361,8 +361,12 @@ cag_status kb_session(cag_kb *kb, int64_t n_more, cag_session **out,
                       cag_error *err)
 {
     cag_session *s;
-    cag_status st = cag_session_new(
-        kb->engine, kb->prefix, (int)((int64_t)kb->n_ids + n_more), &s, err);
+    int64_t n_tok = (int64_t)kb->n_ids + n_more;
+    cag_status st;
+
+    n_tok =
+        kb->spare_tok < kb->n_ctx - n_tok ? n_tok + kb->spare_tok : kb->n_ctx;
+    st = cag_session_new(kb->engine, kb->prefix, (int)n_tok, &s, err);
 
     if (!st && kb->no_cache) {
         st = cag_session_prefill(s, kb->ids, (int)kb->n_ids, NULL, err);

@@ -178,8 +178,8 @@ cag_status turn_begin(struct turn *const *t, cag_step *step, int n,
 
     for (int i = 0; i < n; i++) /* draft has the question's tokens */
         step[i] = (cag_step){ .session = t[i]->session,
-                              .ids = t[i]->draft.own,
-                              .n_ids = (int)t[i]->n_prompt,
+                              .ids = t[i]->draft.own + t[i]->n_reused,
+                              .n_ids = (int)(t[i]->n_prompt - t[i]->n_reused),
                               .greedy = is_greedy(t[i]) };
     st = cag_session_prefill_many(step, n, err);
     for (int i = 0; i < n && !st; i++) {
@@ -293,9 +293,10 @@ cag_status turn_finish(struct turn *t, cag_answer *out, cag_error *err)
             out->reasoning = buf_detach(&t->answer.reasoning, NULL);
         out->refused = out->text && refusal && !strcmp(out->text, refusal);
         out->finish = t->finish ? t->finish : "cancelled";
-        out->n_cached = t->kb->no_cache ? 0 : (int64_t)t->n_cached;
-        out->n_prompt =
-            t->n_prompt + (t->kb->no_cache ? (int64_t)t->n_cached : 0);
+        out->n_cached =
+            t->kb->no_cache ? 0 : (int64_t)t->n_cached + t->n_reused;
+        out->n_prompt = t->n_prompt - t->n_reused +
+                        (t->kb->no_cache ? (int64_t)t->n_cached : 0);
         out->n_generated = t->n_generated;
         out->n_drafted = t->draft.n_drafted;
         out->n_accepted = t->draft.n_accepted;

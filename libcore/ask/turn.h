@@ -35,6 +35,7 @@ struct turn {
                                    and drafts of what follows       */
     int64_t room;               /* generated tokens at most            */
     int64_t n_prompt, n_generated, n_counted;
+    int64_t n_reused; /* of n_prompt: the session has them already */
     double start_s, prefill_s, first_s, end_s;
     const char *finish; /* NULL while running                  */
 };

@@ -97,6 +97,11 @@ int cag_session_n_tok(const cag_session *s)
     return s->n_tok;
 }
 
+int session_max_tok(const cag_session *s)
+{
+    return s->max_tok;
+}
+
 cag_status cag_session_truncate(cag_session *s, int n_tok, cag_error *err)
 {
     int least = s->prefix ? s->prefix->n_tok : 0;

@@ -90,6 +90,7 @@ cag_status session_set_mass(cag_session *s, double *sum, cag_error *err);
  * most as many tokens as sum has rows.
  */
 cag_status session_set_mass_rows(cag_session *s, double *sum, cag_error *err);
+int session_max_tok(const cag_session *s);
 struct pool *engine_pool(cag_engine *e);
 /* Host memory that an engine's passes take with these options, beside weights,
  * caches and sessions; m may be open without its weights.  CAG_E_UNSUPPORTED:

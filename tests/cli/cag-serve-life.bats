@@ -206,6 +206,36 @@ END
     expect 66 cag-serve --listen 127.0.0.1:0 --keys nowhere qwen.kvc
 }
 
+@test "a conversation is not read again, and not for another key" {
+    for k in alice bob; do printf '%s:%s:*\n' $k "$(printf "secret-$k" | sha256sum | cut -d' ' -f1)"; done >keys
+    printf 'How long?\nWho leads?\nAnd why?\n' | cag-ask -q --json --chat -n 40 qwen.kvc >rows 2>/dev/null
+    cached=$(jq -s '.[0].usage.cached_tokens' rows)
+    # turn KEY N: tokens that were not read again
+    turn() {
+        jq -cs --argjson n "$2" '{model: "qwen", max_tokens: 40, messages:
+            ([.[:$n][] | {role: "user", content: .question}, {role: "assistant", content: .answer}] | .[:-1])}' \
+            rows >request
+        ask 200 POST /v1/chat/completions @request -H "Authorization: Bearer secret-$1"
+        jq -s --argjson n "$2" '.[$n - 1].answer' rows >want
+        jq '.choices[0].message.content' "$out" | cmp - want
+        more=$(jq --argjson c "$cached" '.usage.prompt_tokens_details.cached_tokens - $c' "$out")
+    }
+    serve --keys keys qwen.kvc
+    turn alice 1; [ "$more" = 0 ]
+    turn alice 2; two=$more; [ "$two" -gt 0 ]
+    turn bob 1;   [ "$more" = 0 ]
+    turn alice 3; [ "$more" -gt $((two + 40)) ]
+    turn bob 3;   [ "$more" -le "$two" ]
+    auth=(-H "Authorization: Bearer secret-bob")
+    [ "$(figure sessions_kept)" = 2 ]
+    [ "$(figure reused_tokens_total)" -gt 0 ]
+    serve_end
+    serve --keys keys --sessions 0 qwen.kvc
+    turn alice 1
+    turn alice 2; [ "$more" = 0 ]
+    serve_end
+}
+
 @test "Host and Origin: names that are not ours, pages of others" {
     serve --host kb.example --cors https://wiki.example qwen.kvc
     for host in localhost localhost:9 127.0.0.1 127.0.0.1:80 '[::1]:9' kb.example KB.example:443; do

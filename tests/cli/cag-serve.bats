@@ -114,6 +114,11 @@ same() {
     cag-ask -q --json --require-evidence strong -n 20 qwen.kvc "How long?" >row 2>/dev/null || [ $? = 3 ]
     jq -r .answer row | cmp - "$out"
     jq -se '.[0].withheld == .[1].withheld and .[1].by == "evidence"' row "$err"
+    for focus in mask reread auto; do
+        cag-ask -q --json --focus $focus -n 20 qwen.kvc "How long does the Sparrow-7 fly?" >row 2>/dev/null
+        chat 200 qwen "How long does the Sparrow-7 fly?" '"max_tokens":20' "\"cag\":{\"focus\":\"$focus\"}"
+        jq -se '.[0].answer == .[1].choices[0].message.content' row "$out"
+    done
 }
 
 @test "what is not supported is a 400 that names the member" {
@@ -149,6 +154,7 @@ same() {
 "model":7 model invalid_value
 "cag":{"evidence":1} cag.evidence invalid_value
 "cag":{"require_evidence":"much"} cag.require_evidence invalid_value
+"cag":{"focus":"sharp"} cag.focus invalid_value
 "cag":{"x":1} cag unknown_parameter
 END
     # what asks for nothing is nothing
@@ -249,6 +255,15 @@ END
     grep -q 'damaged.kvc' "$log"
     serve_end
     expect 65 cag-serve --listen 127.0.0.1:0 st/damaged.kvc
+}
+
+@test "the chat page asks this server and nobody else" {
+    serve qwen.kvc
+    ask 200 GET / --head
+    grep -qi '^content-type: text/html; charset=utf-8' "$err"
+    grep -qi "^content-security-policy: default-src 'none'; .*connect-src 'self';" "$err"
+    cmp "$out" "$BATS_TEST_DIRNAME/../../cmd/serve/page.html"
+    run ! grep -nE 'https?://|<script[^>]+src|<link[^>]+stylesheet|@import|innerHTML' "$out"
 }
 
 @test "a Unix socket, and sockets that systemd opened" {

@@ -103,7 +103,7 @@ static void members_come_and_go(void **state)
                                       .size = strlen(question[step]),
                                       .params = &p[step] };
             assert_true(cag_crew_has_room(c));
-            assert_int_equal(cag_crew_join(c, NULL, &q[step], add_text,
+            assert_int_equal(cag_crew_join(c, NULL, &q[step], NULL, add_text,
                                            &text[step], &m[step], NULL),
                              CAG_OK);
         }
@@ -149,13 +149,15 @@ static void a_bad_question_is_alone(void **state)
 
     (void)state;
     assert_int_equal(cag_crew_new(kb, 2, &c, NULL), CAG_OK);
-    assert_int_equal(cag_crew_join(c, NULL, &q, NULL, NULL, &m, NULL), CAG_OK);
+    assert_int_equal(cag_crew_join(c, NULL, &q, NULL, NULL, NULL, &m, NULL),
+                     CAG_OK);
     assert_true(cag_member_done(m));
     assert_int_equal(cag_crew_leave(c, m, &a, &err), CAG_E_FORMAT);
     params(&p, 0);
     p.max_tok = 0;
     q = (cag_question){ .text = question[0], .size = 9, .params = &p };
-    assert_int_equal(cag_crew_join(c, NULL, &q, NULL, NULL, &m, NULL), CAG_OK);
+    assert_int_equal(cag_crew_join(c, NULL, &q, NULL, NULL, NULL, &m, NULL),
+                     CAG_OK);
     assert_int_equal(cag_crew_leave(c, m, &a, &err), CAG_E_USAGE);
     assert_int_equal(cag_crew_step(c, NULL), CAG_OK);
     cag_crew_free(c);
@@ -179,7 +181,8 @@ static void a_conversation_goes_on(void **state)
         cag_chat_ask(chat, question[0], 9, &p, NULL, NULL, &a, NULL), CAG_OK);
     cag_answer_release(&a);
     assert_int_equal(cag_crew_new(kb, 2, &c, NULL), CAG_OK);
-    assert_int_equal(cag_crew_join(c, chat, &q, NULL, NULL, &m, NULL), CAG_OK);
+    assert_int_equal(cag_crew_join(c, chat, &q, NULL, NULL, NULL, &m, NULL),
+                     CAG_OK);
     assert_int_equal(
         cag_chat_ask(chat, q.text, q.size, &p, NULL, NULL, &want, NULL),
         CAG_OK);
@@ -208,7 +211,7 @@ static void run_one(cag_status *st)
     params(&p, 1);
     *st = cag_crew_new(kb, 1, &c, NULL);
     if (!*st)
-        *st = cag_crew_join(c, NULL, &q, NULL, NULL, &m, NULL);
+        *st = cag_crew_join(c, NULL, &q, NULL, NULL, NULL, &m, NULL);
     while (!*st && !cag_member_done(m))
         *st = cag_crew_step(c, NULL);
     if (m) {
@@ -237,6 +240,106 @@ static void memory_runs_out(void **state)
         done = fault_missed(n);
         assert_int_equal(st, done ? CAG_OK : CAG_E_NOMEM);
         assert_int_equal(mem_live(), before);
+    }
+}
+
+/* Ask turn n of a conversation through c, as owner; the tokens it found read
+ * are returned, and its answer equals that of a conversation. */
+static int64_t next_turn(cag_crew *c, cag_chat *chat, const char *owner, int n)
+{
+    cag_ask_params p;
+    cag_question q = { .text = question[n],
+                       .size = strlen(question[n]),
+                       .params = &p };
+    cag_member *m;
+    cag_answer want, a;
+    int64_t same;
+
+    cag_ask_params_init(&p);
+    p.max_tok = 30;
+    assert_int_equal(cag_crew_join(c, chat, &q, owner, NULL, NULL, &m, NULL),
+                     CAG_OK);
+    while (!cag_member_done(m))
+        assert_int_equal(cag_crew_step(c, NULL), CAG_OK);
+    assert_int_equal(cag_crew_leave(c, m, &a, NULL), CAG_OK);
+    assert_int_equal(
+        cag_chat_ask(chat, q.text, q.size, &p, NULL, NULL, &want, NULL),
+        CAG_OK);
+    assert_string_equal(a.text, want.text);
+    assert_int_equal(a.n_generated, want.n_generated);
+    assert_int_equal(a.n_cached + a.n_prompt, want.n_cached + want.n_prompt);
+    same = a.n_cached - want.n_cached;
+    cag_answer_release(&a);
+    cag_answer_release(&want);
+    return same;
+}
+
+/* A later turn reads what is new; another owner reads all. */
+static void sessions_are_kept(void **state)
+{
+    cag_chat *chat, *other;
+    cag_kept *k;
+    cag_crew *c;
+    int64_t same[4], n_reused;
+    uint64_t bytes;
+    int n;
+
+    (void)state;
+    assert_int_equal(cag_chat_new(kb, &chat, NULL), CAG_OK);
+    assert_int_equal(cag_chat_new(kb, &other, NULL), CAG_OK);
+    assert_int_equal(cag_kept_new(2, 1 << 30, 1000, &k, NULL), CAG_OK);
+    assert_int_equal(cag_crew_new(kb, 2, &c, NULL), CAG_OK);
+    cag_crew_keep(c, k);
+    for (int i = 0; i < 4; i++)
+        same[i] = next_turn(c, chat, "alice", i);
+    assert_int_equal(same[0], 0);
+    assert_true(same[1] > 0);
+    assert_true(same[2] > same[1] + 30); /* the answer before is read once */
+    assert_true(same[3] > same[2] + 30);
+    cag_kept_figures(k, &n, &bytes, &n_reused);
+    assert_int_equal(n, 1);
+    assert_true(bytes > 0);
+    assert_int_equal(n_reused, same[1] + same[2] + same[3]);
+    /* the same tokens, of somebody else */
+    assert_int_equal(next_turn(c, other, "bob", 0), 0);
+    assert_true(next_turn(c, other, "bob", 1) > 0);
+    cag_chat_reset(other);
+    assert_int_equal(next_turn(c, other, "carol", 0), 0);
+    cag_kept_figures(k, &n, &bytes, &n_reused);
+    assert_int_equal(n, 2); /* alice's was the oldest */
+    assert_int_equal(next_turn(c, chat, "alice", 0), 0);
+    cag_kept_forget(k, kb);
+    cag_kept_figures(k, &n, &bytes, &n_reused);
+    assert_int_equal(n, 0);
+    assert_int_equal(bytes, 0);
+    cag_crew_free(c);
+    cag_kept_free(k);
+    cag_chat_free(chat);
+    cag_chat_free(other);
+}
+
+/* No room, no time: nothing is kept, and the answers are the same. */
+static void limits_of_what_is_kept(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        cag_chat *chat;
+        cag_kept *k;
+        cag_crew *c;
+
+        assert_int_equal(cag_chat_new(kb, &chat, NULL), CAG_OK);
+        assert_int_equal(
+            cag_kept_new(4, i ? 1 << 30 : 1000, i ? -1 : 1000, &k, NULL),
+            CAG_OK);
+        assert_int_equal(cag_crew_new(kb, 2, &c, NULL), CAG_OK);
+        cag_crew_keep(c, k);
+        for (int t = 0; t < 3; t++) {
+            assert_int_equal(next_turn(c, chat, "alice", t), 0);
+            cag_kept_expire(k);
+        }
+        cag_crew_free(c);
+        cag_kept_free(k);
+        cag_chat_free(chat);
     }
 }
 
@@ -277,6 +380,8 @@ int main(void)
         cmocka_unit_test(a_bad_question_is_alone),
         cmocka_unit_test(a_conversation_goes_on),
         cmocka_unit_test(memory_runs_out),
+        cmocka_unit_test(sessions_are_kept),
+        cmocka_unit_test(limits_of_what_is_kept),
         cmocka_unit_test(caches_share),
     };
 
