@@ -6,8 +6,9 @@
  *              [--budget S] [--bandwidth GB/S] OUT.json | --probe
  *
  * Runs a tree that was built elsewhere.  Weights are random, written on the
- * spot as bf16 safetensors in the shapes of Qwen3-0.6B and Qwen3-4B; nothing
- * is downloaded.  Steps run in the order of their worth.  Each has a budget: it
+ * spot as bf16 safetensors in the shapes of Qwen3-0.6B and of 12 of the 36
+ * layers of Qwen3-4B (all would be 8 GB of pages to write back); nothing is
+ * downloaded.  Steps run in the order of their worth.  Each has a budget: it
  * begins only while the whole one has room for that, ends early when it is
  * spent, and OUT.json is rewritten after each, so that a run that is cut off
  * leaves what it had.  --bandwidth is what probe_cuda measured, for the share
@@ -32,7 +33,7 @@
 
 static const struct check_shape big[2] = {
     { "qwen3-0.6b", 1024, 3072, 28, 16, 8, 128, 151936 },
-    { "qwen3-4b", 2560, 9728, 36, 32, 8, 128, 151936 }
+    { "qwen3-4b, 12 of 36 layers", 2560, 9728, 12, 32, 8, 128, 151936 }
 };
 /* the two ways through attention: heads below 64, and of 128 */
 static const struct check_shape small[2] = {

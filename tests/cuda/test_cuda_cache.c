@@ -4,6 +4,10 @@
  */
 #include "tests/cuda/cuda_model.h"
 
+#include <pthread.h>
+
+#include "util/mem.h"
+
 enum { N_QUESTION = 5 };
 
 /* K's scales in the last layer's first tile, of head 0, to the one at ctx */
@@ -195,6 +199,79 @@ static void written(void **state)
     check_median();
 }
 
+/* ---------------------------------------------------------------- exports */
+
+enum { N_EXPORT = 4, EXPORT_TOK = 200 };
+
+struct exporter {
+    cag_session *s;
+    struct kvc_shape shape;
+    int layer;
+    uint8_t *dst; /* its layer's chunks */
+    cag_status st;
+};
+
+static void *export_layer(void *arg)
+{
+    struct exporter *x = arg;
+    uint8_t *dst = x->dst;
+
+    for (int i = 0; !x->st && i < kvc_n_chunk(&x->shape); i++) {
+        x->st = session_export_chunk(x->s, &x->shape, x->layer, i, dst, NULL);
+        dst += kvc_chunk_bytes(&x->shape, i);
+    }
+    return NULL;
+}
+
+/* More threads than slots, each with a layer, give what one gives; without
+ * pinned memory a chunk fails, and the next try has it. */
+static void exports(void **state)
+{
+    struct exporter x[N_EXPORT];
+    pthread_t thread[N_EXPORT];
+    const float *y;
+
+    (void)state;
+    set_up("models/llama.Q8_0.gguf");
+    cag_session *s = prefilled(t.gpu, NULL, 0, EXPORT_TOK, &y);
+    const struct kvc_shape shape = { t.m->config.n_layer, t.m->config.n_kv_head,
+                                     t.m->config.d_head,  KVC_CLASS_F16,
+                                     EXPORT_TOK,          64 };
+    size_t bytes = 0;
+
+    for (int i = 0; i < kvc_n_chunk(&shape); i++)
+        bytes += kvc_chunk_bytes(&shape, i);
+    uint8_t *want = mem_alloc_array(2, bytes);
+    uint8_t *got = mem_zalloc(N_EXPORT * bytes);
+    assert_true(want && got);
+    x[0] = (struct exporter){ s, shape, 0, want, CAG_OK };
+    shim_fail_in("cudaHostAlloc", 1, 2);
+    export_layer(&x[0]);
+    assert_int_equal(x[0].st, CAG_E_NOMEM);
+    shim_fail_in("", 0, 0);
+    for (int l = 0; l < 2; l++) {
+        x[l] =
+            (struct exporter){ s, shape, l, want + (size_t)l * bytes, CAG_OK };
+        export_layer(&x[l]);
+        OK(x[l].st);
+    }
+    for (int i = 0; i < N_EXPORT; i++) {
+        x[i] = (struct exporter){ s, shape, i % 2, got + (size_t)i * bytes,
+                                  CAG_OK };
+        assert_int_equal(pthread_create(&thread[i], NULL, export_layer, &x[i]),
+                         0);
+    }
+    for (int i = 0; i < N_EXPORT; i++) {
+        assert_int_equal(pthread_join(thread[i], NULL), 0);
+        OK(x[i].st);
+        assert_memory_equal(x[i].dst, want + (size_t)(i % 2) * bytes, bytes);
+    }
+    mem_free(want);
+    mem_free(got);
+    cag_session_free(s);
+    tear_down();
+}
+
 /* Of a model whose first layers are the CPU's. */
 static void split(void **state)
 {
@@ -210,7 +287,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cached),         cmocka_unit_test(codes),
         cmocka_unit_test(codes_that_lie), cmocka_unit_test(written),
-        cmocka_unit_test(split),
+        cmocka_unit_test(split),          cmocka_unit_test(exports),
     };
     return cmocka_run_group_tests_name("cuda_cache", tests, NULL, NULL);
 }

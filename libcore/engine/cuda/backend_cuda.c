@@ -224,12 +224,15 @@ static void close_device(struct backend *b)
         cuda_free(c, c->dev_scratch, c->scratch_bytes);
         cuda_free(c, c->dev_cos, cuda_position_bytes(c));
         cuk_host_free(c->dev, c->pinned);
+        for (int i = 0; i < CUDA_EXPORT_SLOTS; i++)
+            cuk_host_free(c->dev, c->slot[i].host);
         cuk_event_free(c->layer_end[0]);
         cuk_event_free(c->layer_end[1]);
         cuk_stream_free(c->run);
         cuk_stream_free(c->copy);
         cuk_close(c->dev);
     }
+    pthread_cond_destroy(&c->slot_free);
     pthread_mutex_destroy(&c->lock);
     mem_free(c->layer);
     mem_free(c->measured);
@@ -392,6 +395,11 @@ static cag_status plugin_open(int ordinal, const cag_model *m,
     if (!c)
         return cag_fail_nomem(err, "engine");
     if (pthread_mutex_init(&c->lock, NULL) != 0) {
+        mem_free(c);
+        return cag_fail_nomem(err, "engine");
+    }
+    if (pthread_cond_init(&c->slot_free, NULL) != 0) {
+        pthread_mutex_destroy(&c->lock);
         mem_free(c);
         return cag_fail_nomem(err, "engine");
     }

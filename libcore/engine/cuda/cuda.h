@@ -94,6 +94,15 @@ struct cuda_room {
     uint64_t bytes;
 };
 
+/* Pinned memory on the way of an exported chunk: the bus is one, so while one
+ * thread copies out of a slot another's chunk arrives in the other. */
+struct cuda_slot {
+    void *host;
+    size_t bytes;
+    bool busy;
+};
+#define CUDA_EXPORT_SLOTS 2
+
 /* A block that a session gave back: the next one's. */
 struct cuda_spare {
     void *dev;
@@ -171,7 +180,9 @@ struct cuda {
     struct cuda_trace *trace; /* NULL until something is marked */
     struct cuda_graph graph[CUDA_MAX_GRAPH];
     int n_graph;
-    pthread_mutex_t lock; /* of the copy stream, for exports */
+    pthread_mutex_t lock; /* of the copy stream and the slots, for exports */
+    pthread_cond_t slot_free;
+    struct cuda_slot slot[CUDA_EXPORT_SLOTS];
 };
 
 struct cuda_prefix {

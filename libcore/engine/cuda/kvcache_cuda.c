@@ -532,11 +532,41 @@ static cag_status check_shape(const struct cuda *c, const struct kvc_shape *s,
                     c->cfg->n_layer, c->cfg->n_kv_head, c->cfg->d_head);
 }
 
+static size_t export_bytes(const struct cuda *c, int n_tile)
+{
+    return (size_t)n_tile * c->tile_bytes * layer_rows(c);
+}
+
+/* A slot of the caller's that holds so many bytes; the lock is held. */
+static cag_status take_slot(struct cuda *c, size_t bytes,
+                            struct cuda_slot **out, cag_error *err)
+{
+    struct cuda_slot *s = NULL;
+
+    while (!s) {
+        for (int i = 0; !s && i < CUDA_EXPORT_SLOTS; i++)
+            s = c->slot[i].busy ? NULL : &c->slot[i];
+        if (!s)
+            pthread_cond_wait(&c->slot_free, &c->lock);
+    }
+    if (s->bytes < bytes) {
+        cuk_host_free(c->dev, s->host);
+        s->host = NULL;
+        s->bytes = 0;
+        if (cuk_host_alloc(c->dev, &s->host, bytes, NULL) != 0)
+            return cag_fail_nomem(err, "pinned memory");
+        s->bytes = bytes;
+    }
+    s->busy = true;
+    *out = s;
+    return CAG_OK;
+}
+
 static int export_tiles(const struct cuda_kv *kv, int layer, int tile0,
                         int n_tile, uint8_t *dst)
 {
     struct cuda *c = cuda_of(kv->base.backend);
-    int code = cuk_attach(c->dev), n;
+    int code = 0, n;
 
     for (int t = 0; code == 0 && t < n_tile; t += n) {
         size_t pitch;
@@ -548,6 +578,34 @@ static int export_tiles(const struct cuda_kv *kv, int layer, int tile0,
                         (size_t)n * c->tile_bytes, layer_rows(c));
     }
     return code != 0 ? code : cuk_stream_sync(c->copy);
+}
+
+/* Writers of a cache come with many threads. */
+static cag_status export_pinned(const struct cuda_kv *kv, int layer, int tile0,
+                                int n_tile, uint8_t *dst, cag_error *err)
+{
+    struct cuda *c = cuda_of(kv->base.backend);
+    size_t bytes = export_bytes(c, n_tile);
+    struct cuda_slot *s = NULL;
+    cag_status st = CAG_OK;
+
+    pthread_mutex_lock(&c->lock);
+    if (cuk_attach(c->dev) != 0)
+        st = cuda_fail(c, "reading K and V back", err);
+    if (!st)
+        st = take_slot(c, bytes, &s, err);
+    if (!st && export_tiles(kv, layer, tile0, n_tile, s->host) != 0)
+        st = cuda_fail(c, "reading K and V back", err);
+    pthread_mutex_unlock(&c->lock);
+    if (!st)
+        memcpy(dst, s->host, bytes);
+    if (s) {
+        pthread_mutex_lock(&c->lock);
+        s->busy = false;
+        pthread_cond_signal(&c->slot_free);
+        pthread_mutex_unlock(&c->lock);
+    }
+    return st;
 }
 
 cag_status cuda_kv_export(const struct backend_kv *base,
@@ -572,11 +630,7 @@ cag_status cuda_kv_export(const struct backend_kv *base,
                         "layer %d of the session's prefix was never used: "
                         "its K and V cannot be exported",
                         layer);
-    /* Writers of a cache come with many threads; the bus is one. */
-    pthread_mutex_lock(&c->lock);
-    if (export_tiles(kv, l, tile0, n_tile, dst) != 0)
-        st = cuda_fail(c, "reading K and V back", err);
-    pthread_mutex_unlock(&c->lock);
+    st = export_pinned(kv, l, tile0, n_tile, dst, err);
     if (!st && (tile0 + n_tile) * KVC_TILE > shape->n_tok)
         clear_unused(shape, shape->n_tok, chunk, dst);
     return st;
