@@ -116,6 +116,18 @@ static void fill_x(struct pass_cuda *p)
     memset(c->host_x + n, 0, ((size_t)p->pad_row * d - n) * sizeof *p->x);
 }
 
+/* Items come with the last rows first, so those of rows from r0 on are few at
+ * the beginning: their number, and at least one of n. */
+static int last_items(const struct cuk_plan *plan, int n, int r0)
+{
+    int last = plan->n_item;
+
+    while (last > 1 &&
+           plan->item[last - 1].row0 + plan->item[last - 1].n_row <= r0)
+        last--;
+    return r0 == 0 ? n : last;
+}
+
 /* The plan is made at the far end of the block, which is known only once it is
  * made. */
 cag_status pass_cuda_input(struct pass_cuda *p, bool graph, cag_error *err)
@@ -142,6 +154,7 @@ cag_status pass_cuda_input(struct pass_cuda *p, bool graph, cag_error *err)
                         p->n_row, c->cap_item / 2, c->cap_state);
     p->n_item = graph ? padded_items(plan.n_item) : plan.n_item;
     p->n_state = graph ? -1 : plan.n_state;
+    p->n_last = last_items(&plan, p->n_item, p->r0);
     memset(plan.item + plan.n_item, 0,
            (size_t)(p->n_item - plan.n_item) * sizeof *plan.item);
     /* close the gap that was left for items */

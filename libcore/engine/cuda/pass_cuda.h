@@ -23,6 +23,8 @@ struct pass_cuda {
     int n_row, n_kv;               /* rows, timelines */
     int pad_row;                   /* with empty rows of a graph */
     int n_item;                    /* with empty items */
+    int n_last;                    /* the first ones, with all of the rows
+                                      whose outcome counts */
     int n_state;                   /* of the plan; a graph serves any: -1 */
     bool step, few;                /* phase; the GEMV way */
     int r0;                        /* first row whose outcome counts */

@@ -109,10 +109,12 @@ static int layer_kv(const struct pass_cuda *p, const struct cuda_layer *w,
                            p->pad_row, p->dev.bad + l);
 }
 
-/* Attention, and what is measured of it: of n heads of p's from head on. */
+/* Attention, and what is measured of it: of n heads of p's from head on.  Of
+ * the last layer only rows with an outcome want any, unless it is measured. */
 static int layer_attention(const struct pass_cuda *p, int l, int head, int n)
 {
     struct cuda *c = p->c;
+    bool some = l == c->n_layer - 1 && n == 0;
     const struct cuk_attn a = { .shape = c->shape,
                                 .layer = l,
                                 .dev_q = c->q,
@@ -123,7 +125,7 @@ static int layer_attention(const struct pass_cuda *p, int l, int head, int n)
                                 .dev_view = p->dev_view,
                                 .n_row = p->pad_row,
                                 .dev_item = p->dev.item,
-                                .n_item = p->n_item,
+                                .n_item = some ? p->n_last : p->n_item,
                                 .dev_state0 = p->dev.state0,
                                 .dev_state = c->state,
                                 .n_state = p->n_state,
