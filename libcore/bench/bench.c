@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "engine/engine.h"
+#include "kernels/limits.h"
 #include "kvc/kvc_read.h"
 #include "build/build_job.h"
 #include "ask/kb.h"
@@ -104,6 +105,7 @@ static cag_status look(struct bench_job *j, cag_error *err)
     if (st)
         return st;
     j->config = kb->model->config;
+    j->fast = kernels_limit(cag_engine_products(kb->engine));
     j->weight_bytes = (double)(kmat_bytes(&kb->model->weights.head) +
                                weights_bytes(&kb->model->weights, 0,
                                              kb->model->config.n_layer));
@@ -256,7 +258,13 @@ static cag_status add_limits(struct bench_job *j, cag_error *err)
     memcpy(fma.name, "limit_fma", sizeof "limit_fma");
     memcpy(fma.unit, "GFLOP/s", sizeof "GFLOP/s");
     st = bench_add_one(j->r, &read, j->read_bps * 1e-9, err);
-    return st ? st : bench_add_one(j->r, &fma, j->fma_flops * 1e-9, err);
+    if (!st)
+        st = bench_add_one(j->r, &fma, j->fma_flops * 1e-9, err);
+    if (!st && j->fast) {
+        memcpy(fma.name, "limit_fast", sizeof "limit_fast");
+        st = bench_add_one(j->r, &fma, j->fast_flops * 1e-9, err);
+    }
+    return st;
 }
 
 cag_status cag_bench_run(const cag_bench_opts *o, cag_bench_report *r,

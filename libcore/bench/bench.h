@@ -47,10 +47,13 @@ struct bench_job {
     int64_t n_ctx, reserve, n_tok; /* of the user's cache */
     cag_precision precision;       /* as asked, or the user's cache's */
     char *system, *label, *refusal, *ack, *template_text;
-    double read_bps, fma_flops; /* best seen so far; 0: not measured */
-    double weight_bytes;        /* read for one token */
-    struct model_config config; /* for counting work; pointers unused */
-    double kv_bytes;            /* of one token, as computed with */
+    double read_bps, fma_flops;       /* best seen so far; 0: not measured */
+    const struct kernels_limit *fast; /* what --precision fast multiplies
+                                         with, or NULL */
+    double fast_flops;                /* as above, of that */
+    double weight_bytes;              /* read for one token */
+    struct model_config config;       /* for counting work; pointers unused */
+    double kv_bytes;                  /* of one token, as computed with */
 };
 
 /* One cache being measured. */

@@ -24,6 +24,7 @@ struct probe {
     const uint64_t *p;
     uint64_t sum[512]; /* [thread] */
     float fma[512];
+    const struct kernels_limit *fast;
 };
 
 static void read_range(void *ctx, int thread, int64_t begin, int64_t end)
@@ -43,11 +44,31 @@ static void fma_range(void *ctx, int thread, int64_t begin, int64_t end)
         p->fma[thread] += kernels_fma_run(PROBE_ROUNDS);
 }
 
+static void fast_range(void *ctx, int thread, int64_t begin, int64_t end)
+{
+    struct probe *p = ctx;
+
+    for (int64_t i = begin; i < end; i++)
+        p->fma[thread] += p->fast->run(PROBE_ROUNDS);
+}
+
+/* Multiplications of all threads, once; *best is the best so far. */
+static void probe_flops(struct bench_job *j, struct probe *p, pool_fn *range,
+                        double flop, double *best)
+{
+    int n_item = 64 * pool_size(j->pool);
+    double t = clock_s(), s;
+
+    pool_run(j->pool, range, p, n_item, 1);
+    s = clock_s() - t;
+    if (s > 0 && flop * PROBE_ROUNDS * n_item / s > *best)
+        *best = flop * PROBE_ROUNDS * n_item / s;
+}
+
 cag_status bench_limits(struct bench_job *j, cag_error *err)
 {
     struct probe *p = mem_zalloc(sizeof *p);
     uint64_t *data = mem_alloc_aligned(4096, PROBE_WORDS * 8);
-    int n_item = 64 * pool_size(j->pool);
     double start = clock_s();
 
     if (!p || !data) {
@@ -57,6 +78,7 @@ cag_status bench_limits(struct bench_job *j, cag_error *err)
     }
     memset(data, 1, PROBE_WORDS * 8);
     p->p = data;
+    p->fast = j->fast;
     for (int i = 0; i < 4 || clock_s() - start < 0.3; i++) {
         double t = clock_s(), s;
 
@@ -65,12 +87,9 @@ cag_status bench_limits(struct bench_job *j, cag_error *err)
         s = clock_s() - t;
         if (s > 0 && (double)PROBE_WORDS * 8 / s > j->read_bps)
             j->read_bps = (double)PROBE_WORDS * 8 / s;
-        t = clock_s();
-        pool_run(j->pool, fma_range, p, n_item, 1);
-        s = clock_s() - t;
-        if (s > 0 &&
-            kernels_fma_flop() * PROBE_ROUNDS * n_item / s > j->fma_flops)
-            j->fma_flops = kernels_fma_flop() * PROBE_ROUNDS * n_item / s;
+        probe_flops(j, p, fma_range, kernels_fma_flop(), &j->fma_flops);
+        if (j->fast)
+            probe_flops(j, p, fast_range, j->fast->flop, &j->fast_flops);
     }
     mem_free(data);
     mem_free(p);

@@ -118,15 +118,16 @@ static cag_status add_build(struct bench_job *j, const struct bench_case *c,
 {
     static const char *const names[] = { "tokenize", "prefill", "encode",
                                          "write",    "build",   "build_rate" };
+    double limit = j->fast ? j->fast_flops : j->fma_flops;
     cag_status st = CAG_OK;
 
     for (int i = 0; !st && i < N_BUILD; i++) {
         cag_bench_figure f =
             bench_figure(names[i], i == RATE ? "tokens/s" : "s", c->n_tok,
                          i == RATE ? CAG_BENCH_HIGHER : CAG_BENCH_LOWER);
-        if (i == RATE && j->fma_flops > 0)
+        if (i == RATE && limit > 0)
             f.share = prefill_flop(&j->config, (double)c->n_tok) /
-                      bench_median(&s[PREFILL]) / j->fma_flops;
+                      bench_median(&s[PREFILL]) / limit;
         st = bench_add(j->r, &f, &s[i], err);
     }
     return st;

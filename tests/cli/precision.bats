@@ -93,10 +93,11 @@ provenance() {
     f32-lanes.1) run ! grep -q loss_ <<<"$output" ;;
     *) jq -e '[.figures[] | select(.name == "loss_kl" or .name == "loss_same") | .median]
               | length == 2 and .[0] > 0 and .[0] < 0.1 and .[1] > 50' <<<"$output"
+       jq -e '[.figures[] | select(.name == "limit_fast")] | length == 1' <<<"$output"
        jq -e '.notes[] | select(startswith("--precision fast ("))' <<<"$output" ;;
     esac
     ok cag-bench build -q -r 1 --warmup 0 --precision default -o json a.kvc
     prints '"precision":"default"'
     prints '"numerics":"f32-lanes.1"'
-    run ! grep -q loss_ <<<"$output"
+    run ! grep -q "loss_\|limit_fast" <<<"$output"
 }

@@ -5,6 +5,7 @@
  */
 #include "tests/kernels/ktest.h"
 
+#include "kernels/limits.h"
 #include "kernels/quant.h"
 
 #include <sys/wait.h>
@@ -398,12 +399,33 @@ static void test_named(void **state)
     assert_int_equal(choice("scalar+bogus", KT_Q4_1, "-"), 3);
 }
 
+/* What a family multiplies with can be run where the family can. */
+static void test_limits(void **state)
+{
+    const struct kernels_fast *f;
+    bool usable;
+
+    (void)state;
+    assert_null(kernels_limit("f32"));
+    assert_null(kernels_limit(""));
+    for (int i = 0; (f = kernels_fast_at(i, &usable)); i++) {
+        const struct kernels_limit *l = kernels_limit(f->name);
+
+        assert_true(is_scalar(f) == !l);
+        if (!l || !usable)
+            continue;
+        assert_true(l->flop > 0);
+        assert_true(l->run(3) == 0); /* sums of zeros */
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_products),   cmocka_unit_test(test_large),
         cmocka_unit_test(test_odd_values), cmocka_unit_test(test_flush),
         cmocka_unit_test(test_choice),     cmocka_unit_test(test_named),
+        cmocka_unit_test(test_limits),
     };
 
     return cmocka_run_group_tests_name("kernels_fast", tests, NULL, NULL);

@@ -28,7 +28,7 @@
  *   private_bytes mapped_bytes shared_bytes   of that process, then
  *   file_bytes kv_bytes_per_tok               of the cache
  *   break_even                                questions that pay for a build
- *   limit_read limit_fma                      of this machine, in this run
+ *   limit_read limit_fma limit_fast           of this machine, in this run
  */
 #ifndef CAG_TOOL_BENCH_H
 #define CAG_TOOL_BENCH_H
