@@ -26,6 +26,7 @@
 struct load {
     const char *file; /* tokenizer.json */
     const jv *root;
+    const jv *map; /* special_tokens_map.json, where it counts */
     struct tok_build b;
     bool prepend, replace, metaspace, split_spaces;
     int n_real_step; /* pre-tokenizer steps seen so far */
@@ -457,11 +458,13 @@ static int32_t find_text(const struct load *l, const char *s)
     return tok_build_find(b, s, n);
 }
 
-/* A token in tokenizer_config.json: text, or an object with content. */
+/* A token in tokenizer_config.json, or in the map that comes before it: text,
+ * or an object with content. */
 static cag_status config_token(const struct load *l, const jv *config,
                                const char *key, int32_t *id)
 {
-    const jv *v = jv_get(config, key);
+    bool mapped = !is_null(jv_get(l->map, key));
+    const jv *v = jv_get(mapped ? l->map : config, key);
     const char *s = jv_str(v, NULL);
     if (!s)
         s = jv_get_str(v, "content", NULL);
@@ -470,9 +473,9 @@ static cag_status config_token(const struct load *l, const jv *config,
     *id = find_text(l, s);
     if (*id < 0)
         return cag_fail(l->err, CAG_E_FORMAT, l->file, -1,
-                        "%s \"%s\" of tokenizer_config.json is not in the "
-                        "vocabulary",
-                        key, s);
+                        "%s \"%s\" of %s is not in the vocabulary", key, s,
+                        mapped ? "special_tokens_map.json"
+                               : "tokenizer_config.json");
     return CAG_OK;
 }
 
@@ -548,7 +551,7 @@ static cag_status read_bos(struct load *l, const jv *config)
         if (jv_bool(add, false))
             st = put_prefix(l, b->bos);
     }
-    if (!config && b->n_prefix)
+    if (!config && !l->map && b->n_prefix)
         b->bos = b->prefix[0];
     return st;
 }
@@ -604,18 +607,46 @@ cag_status tok_from_json(const char *text, size_t n, const char *name,
     return st;
 }
 
-enum { F_TOKENIZER, F_TOK_CONFIG, F_GENERATION, F_CONFIG, N_FILE };
+enum {
+    F_TOKENIZER,
+    F_TOK_CONFIG,
+    F_GENERATION,
+    F_CONFIG,
+    F_MAP,
+    F_ADDED,
+    N_FILE
+};
+
+/* Tokens of added_tokens.json: transformers would add those that are not in
+ * tokenizer.json. */
+static cag_status check_added(const struct load *l, const jv *added)
+{
+    for (void *it = jv_iter(added); it; it = jv_next(added, it)) {
+        size_t n;
+        const char *s = jv_iter_key(it, &n);
+
+        if (strlen(s) != n || find_text(l, s) != jv_int(jv_iter_value(it), -2))
+            return cag_fail(
+                l->err, CAG_E_UNSUPPORTED, l->file, -1,
+                "added_tokens.json has \"%s\", which is not a token "
+                "of that id here; save the tokenizer again with "
+                "transformers, so that this file has all tokens",
+                s);
+    }
+    return CAG_OK;
+}
 
 cag_status tok_from_dir(const char *dir, cag_tokenizer **out, cag_error *err)
 {
-    static const char *const name[N_FILE] = { "tokenizer.json",
-                                              "tokenizer_config.json",
-                                              "generation_config.json",
-                                              "config.json" };
+    static const char *const name[N_FILE] = {
+        "tokenizer.json", "tokenizer_config.json",   "generation_config.json",
+        "config.json",    "special_tokens_map.json", "added_tokens.json"
+    };
     char *path[N_FILE] = { NULL };
     jv *doc[N_FILE] = { NULL };
     struct load l = { .err = err };
     int32_t eos = -1;
+    bool legacy;
     cag_status st = CAG_OK;
 
     for (int i = 0; !st && i < N_FILE; i++) {
@@ -629,9 +660,15 @@ cag_status tok_from_dir(const char *dir, cag_tokenizer **out, cag_error *err)
     }
     l.file = path[F_TOKENIZER];
     l.root = doc[F_TOKENIZER];
+    /* as transformers has it: since it writes added_tokens_decoder, the other
+     * two files are left over from before */
+    legacy = is_null(jv_get(doc[F_TOK_CONFIG], "added_tokens_decoder"));
+    l.map = legacy ? doc[F_MAP] : NULL;
     tok_build_init(&l.b, l.file);
     if (!st)
         st = compile(&l, doc[F_TOK_CONFIG]);
+    if (!st && legacy)
+        st = check_added(&l, doc[F_ADDED]);
     if (!st)
         st = config_token(&l, doc[F_TOK_CONFIG], "eos_token", &eos);
     if (!st && eos >= 0)

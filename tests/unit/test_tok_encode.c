@@ -5,7 +5,9 @@
 #include "tests/lib/unit.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <zstd.h>
 
@@ -493,6 +495,89 @@ static void refused(void **state)
     }
 }
 
+static void put_file(const char *dir, const char *name, const char *text,
+                     size_t n)
+{
+    char path[256];
+    FILE *f;
+
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    f = fopen(path, "w");
+    assert_non_null(f);
+    assert_int_equal(fwrite(text, 1, n, f), n);
+    fclose(f);
+}
+
+/* What stands only in files beside tokenizer.json. */
+static void side_files(void **state)
+{
+    static const struct {
+        const char *config, *map, *added;
+        const char *bos, *says; /* one of them */
+    } c[] = {
+        { "{\"bos_token\":\"<|eot_id|>\"}", NULL, NULL, "<|eot_id|>", NULL },
+        /* the map comes first, as transformers has it ... */
+        { "{\"bos_token\":\"<|eot_id|>\"}",
+          "{\"bos_token\":{\"content\":\"<|begin_of_text|>\"}}", NULL,
+          "<|begin_of_text|>", NULL },
+        { NULL, "{\"bos_token\":\"<|eot_id|>\"}", NULL, "<|eot_id|>", NULL },
+        { "{}", "{\"bos_token\":\"<nowhere>\"}", NULL, NULL,
+          "bos_token \"<nowhere>\" of special_tokens_map.json is not in" },
+        { "{\"bos_token\":\"<|eot_id|>\"}", "{\"bos_token\":null}", NULL,
+          "<|eot_id|>", NULL },
+        /* ... unless the config says all */
+        { "{\"bos_token\":\"<|eot_id|>\",\"added_tokens_decoder\":{}}",
+          "{\"bos_token\":\"<|begin_of_text|>\"}", "{\"<new>\":1}",
+          "<|eot_id|>", NULL },
+        { "{\"bos_token\":\"<|eot_id|>\"}", NULL, "{\"<new>\":700}", NULL,
+          "added_tokens.json has \"<new>\"" },
+        { "{\"bos_token\":\"<|eot_id|>\"}", NULL, "{\"<|eot_id|>\":1}", NULL,
+          "added_tokens.json has \"<|eot_id|>\"" },
+        { "{\"bos_token\":\"<|eot_id|>\"}", NULL, "{}", "<|eot_id|>", NULL },
+    };
+    static const char *const name[] = { "tokenizer_config.json",
+                                        "special_tokens_map.json",
+                                        "added_tokens.json", "tokenizer.json" };
+    char dir[] = "/tmp/cag-tok-XXXXXX", path[256];
+    struct buf json = BUF_INIT;
+    cag_error err = CAG_ERROR_INIT;
+    (void)state;
+
+    assert_non_null(mkdtemp(dir));
+    ok(file_read(DIR "llama3_like/tokenizer.json", (size_t)1 << 26, &json,
+                 &err),
+       &err);
+    put_file(dir, "tokenizer.json", json.data, json.size);
+    for (size_t i = 0; i < sizeof c / sizeof *c; i++) {
+        const char *text[] = { c[i].config, c[i].map, c[i].added };
+        cag_tokenizer *t = NULL;
+        cag_status st;
+
+        for (int k = 0; k < 3; k++) {
+            snprintf(path, sizeof path, "%s/%s", dir, name[k]);
+            unlink(path);
+            if (text[k])
+                put_file(dir, name[k], text[k], strlen(text[k]));
+        }
+        st = tok_from_dir(dir, &t, &err);
+        if (c[i].says) {
+            assert_true(st == CAG_E_FORMAT || st == CAG_E_UNSUPPORTED);
+            assert_non_null(strstr(err.msg, c[i].says));
+            continue;
+        }
+        ok(st, &err);
+        assert_int_equal(cag_tokenizer_bos(t),
+                         cag_token_id(t, c[i].bos, strlen(c[i].bos)));
+        tok_free(t);
+    }
+    for (int k = 0; k < 4; k++) {
+        snprintf(path, sizeof path, "%s/%s", dir, name[k]);
+        unlink(path);
+    }
+    rmdir(dir);
+    buf_free(&json);
+}
+
 /* A pattern from outside that goes through 2^n ways is stopped. */
 static void slow_pattern(void **state)
 {
@@ -724,6 +809,7 @@ int main(void)
         cmocka_unit_test(merges_both_ways),
         cmocka_unit_test(refused),
         cmocka_unit_test(too_long),
+        cmocka_unit_test(side_files),
         cmocka_unit_test(slow_pattern),
         cmocka_unit_test(slow_text),
         cmocka_unit_test(encode_without_memory),
