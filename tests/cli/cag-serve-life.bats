@@ -236,6 +236,33 @@ END
     serve_end
 }
 
+@test "examples/systemd and examples/nginx are what cag-serve and they take" {
+    examples="$BATS_TEST_DIRNAME/../../examples"
+    line=$(sed -n 's/^ExecStart=//p' "$examples/systemd/cag-serve.service")
+    mkdir -p kb
+    : >keys
+    line=${line//'${CREDENTIALS_DIRECTORY}'/.}
+    # shellcheck disable=SC2086
+    expect 0 ${line//\/srv/.} --print-config
+    grep -q '^keys = ./keys  (option --keys)' "$out"
+    if systemd-analyze --version >/dev/null 2>&1; then
+        cp "$examples"/systemd/* .
+        sed -i "s|^ExecStart=cag-serve|ExecStart=$(command -v cag-serve)|; s|^ExecReload=kill|ExecReload=/bin/kill|" cag-serve.service
+        systemd-analyze verify --man=no ./cag-serve.service ./cag-serve.socket 2>&1 | tee verify
+        run ! grep -E 'cag-serve\.(service|socket):' verify
+    fi
+    # both speak of the same socket
+    socket=$(sed -n 's/^ListenStream=//p' "$examples/systemd/cag-serve.socket")
+    grep -qF "proxy_pass http://unix:$socket:;" "$examples/nginx/cag.conf"
+    if command -v nginx >/dev/null && command -v openssl >/dev/null; then
+        openssl req -x509 -newkey rsa:2048 -nodes -subj /CN=kb.example -keyout key -out pem 2>/dev/null
+        sed "s|/etc/ssl/kb.example.pem|$PWD/pem|; s|/etc/ssl/private/kb.example.key|$PWD/key|" \
+            "$examples/nginx/cag.conf" >cag.conf
+        printf 'pid %s/pid; events {} http { include %s/cag.conf; }\n' "$PWD" "$PWD" >nginx.conf
+        nginx -t -e stderr -c "$PWD/nginx.conf" -p "$PWD"
+    fi
+}
+
 @test "Host and Origin: names that are not ours, pages of others" {
     serve --host kb.example --cors https://wiki.example qwen.kvc
     for host in localhost localhost:9 127.0.0.1 127.0.0.1:80 '[::1]:9' kb.example KB.example:443; do
