@@ -25,7 +25,7 @@ static cag_focus automatic(const cag_kb *kb, int i)
                            other[CAG_LOOKS] = { CAG_FOCUS_MASK,
                                                 CAG_FOCUS_REREAD };
 
-    return (kb->reads_again ? small : other)[i];
+    return (kb->is_small ? small : other)[i];
 }
 
 cag_status focus_check(const cag_kb *kb, const cag_ask_params *p,
@@ -54,7 +54,10 @@ static cag_status find_passages(struct focus *f, cag_error *err)
     const struct passages_asked asked = { .question = f->question.text,
                                           .n_question = f->question.size,
                                           .before = f->before.text,
-                                          .n_before = f->before.size };
+                                          .n_before = f->before.size,
+                                          .most = f->kb->is_small
+                                                      ? PASSAGE_MAX - 1
+                                                      : PASSAGE_MAX };
     struct passages ps;
     cag_status st = passages_find(b->index, &asked, &ps, err);
 

@@ -36,7 +36,7 @@ struct cag_kb {
     struct kb_file *file; /* [n_file] */
     int n_file;
     bool no_cache;
-    bool reads_again;  /* AUTO of cag_focus: no masked look, kb.c             */
+    bool is_small;     /* the model: focus.c                                  */
     int64_t spare_tok; /* room that sessions have for later turns */
     cag_places places;
     cag_hooks hooks;

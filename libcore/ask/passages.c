@@ -188,11 +188,12 @@ static void insert(struct passages *ps, struct passage p)
     ps->n++;
 }
 
-static void choose(struct bm25 *b, const struct scores *s, struct passages *out)
+static void choose(struct bm25 *b, const struct scores *s, int most,
+                   struct passages *out)
 {
     const struct evidence_index *ix = b->ix;
 
-    while (out->n < PASSAGE_MAX) {
+    while (out->n < most) {
         uint32_t best = (uint32_t)ix->n_line;
 
         for (uint32_t l = 0; l < ix->n_line; l++)
@@ -226,7 +227,7 @@ cag_status passages_find(const struct evidence_index *ix,
         add_shares(s.line, s.by_sentence, ix->n_line);
     }
     if (!st)
-        choose(&b, &s, out);
+        choose(&b, &s, asked->most, out);
     scores_release(&s);
     bm25_release(&b);
     return st;

@@ -5,11 +5,11 @@
  *                     + BM25 of a window it is in, if that weight is not 0
  *                     + what the caller knows of it
  *
- * each the best one, as a share of the best line's.  Three times the best line
+ * each the best one, as a share of the best line's.  `Most' times the best line
  * that is in no passage yet is taken, with two lines on each side, fewer where
  * they are long; at equal score the one with more of the question's words, then
  * the earlier one.  A
- * function of the text, the question and `extra' alone.
+ * function of the text and of what is asked alone.
  */
 #ifndef ASK_PASSAGES_H
 #define ASK_PASSAGES_H
@@ -33,6 +33,7 @@ struct passages_asked {
     const char *question, *before; /* the question before it, or NULL */
     size_t n_question, n_before;
     const double *extra; /* [ix->n_line] from 0; NULL: words alone */
+    int most;            /* passages, at most PASSAGE_MAX          */
 };
 
 /* n = 0: no word of the question stands in the text.  CAG_E_NOMEM. */

@@ -155,3 +155,23 @@ setup() {
     cag-ask -q -n 6 --no-cache --focus reread docs.kvc "$q" | cmp - with
     expect 64 cag-ask -q --focus some docs.kvc zzz
 }
+
+# --------------------------------------------------------------- demo model
+
+# Right answers of the demo model over the FAQ of XZ Utils: half as many again.
+@test "the FAQ with the demo model: 1.5 times the right answers of the first look" {
+    [ -r "${CAG_DEMO_MODEL:-}" ] || skip "no demo model"
+    cp "$BATS_TEST_DIRNAME/../golden/qa/xzfaq.txt" faq.txt
+    cag-build -q -m "$CAG_DEMO_MODEL" -o faq.kvc faq.txt
+    jq -c 'select(.answerable)' "$BATS_TEST_DIRNAME/../golden/qa/xzfaq.jsonl" >fq.jsonl
+    cag-ask -q -n 40 --focus reread --batch fq.jsonl faq.kvc >rows
+    jq -se 'def right($r): ascii_downcase as $t | any($r.answers[]; ascii_downcase as $a | $t | contains($a));
+        length == 28 and
+        (map(select(. as $r | .looks[0].answer | right($r))) | length) as $first |
+        (map(select(. as $r | .answer | right($r))) | length) as $given |
+        $first >= 5 and 2 * $given >= 3 * $first' rows
+    # auto takes the same second look, unless the first is well supported
+    head -n 4 fq.jsonl | cag-ask -q -n 40 --focus auto --batch - faq.kvc >auto
+    head -n 4 rows | jq -c .looks >want
+    jq -c .looks auto | cmp - want
+}

@@ -136,7 +136,8 @@ static void same_looks(const cag_answer *a, const cag_answer *b)
 static void passages_are_the_tokens_that_hold_them(void **state)
 {
     const struct passages_asked asked = { .question = QUESTION,
-                                          .n_question = strlen(QUESTION) };
+                                          .n_question = strlen(QUESTION),
+                                          .most = 2 };
     const cag_kvc *k = kb->kvc;
     const cag_kvc_source *s = cag_kvc_get_source(k, 0);
     const int64_t *off = cag_kvc_id_offsets(k);
@@ -212,7 +213,8 @@ static void reading_again_is_a_cache_of_the_passages(void **state)
 static void a_masked_look_is_a_view(void **state)
 {
     const struct passages_asked asked = { .question = QUESTION,
-                                          .n_question = strlen(QUESTION) };
+                                          .n_question = strlen(QUESTION),
+                                          .most = 2 };
     cag_answer got = ask(kb, QUESTION, CAG_FOCUS_MASK), want;
     cag_ask_params p = params(CAG_FOCUS_OFF);
     struct token_range range[PASSAGE_RANGES];
@@ -271,7 +273,7 @@ static void expect_given(cag_focus focus, const char *const *text, int n,
         assert_true(focus_next(&f, &look));
         assert_int_equal(look, i == 0                    ? 0
                                : focus != CAG_FOCUS_AUTO ? (int)focus
-                               : kb->reads_again         ? CAG_FOCUS_REREAD
+                               : kb->is_small            ? CAG_FOCUS_REREAD
                                                          : i);
         take(&f, look, text[i]);
     }
@@ -303,18 +305,18 @@ static void the_better_supported_answer_is_given(void **state)
         expect_given(f, tie, 2, 0, false);
     }
     /* auto looks on while support is not strong: a small model's looks ... */
-    assert_true(kb->reads_again);
+    assert_true(kb->is_small);
     expect_given(CAG_FOCUS_AUTO, good_bad, 1, 0, false);
     expect_given(CAG_FOCUS_AUTO, bad_good, 1, 0, true);
     expect_given(CAG_FOCUS_AUTO, tie, 2, 0, false);
     /* ... and those of others */
-    kb->reads_again = false;
+    kb->is_small = false;
     expect_given(CAG_FOCUS_AUTO, good_bad, 1, 0, false);
     expect_given(CAG_FOCUS_AUTO, bad_good, 1, 0, true);
     expect_given(CAG_FOCUS_AUTO, bad_good, 2, 1, false);
     expect_given(CAG_FOCUS_AUTO, tie, 2, 0, true);
     expect_given(CAG_FOCUS_AUTO, three, 3, 2, false);
-    kb->reads_again = true;
+    kb->is_small = true;
 }
 
 /* ------------------------------------------------------------- the same */
@@ -333,7 +335,7 @@ static const struct {
 };
 enum { N = sizeof rows / sizeof rows[0] };
 
-static void together_or_alone_with(bool reads_again)
+static void together_or_alone_with(bool is_small)
 {
     static const char *const codecs[] = { "f16", "f16z", "q8h" };
     struct buf b = BUF_INIT;
@@ -349,7 +351,7 @@ static void together_or_alone_with(bool reads_again)
         for (int threads = 1; threads <= 8; threads *= 2 + 2 * (threads == 2)) {
             cag_kb *k = open_kb(path, threads);
 
-            k->reads_again = reads_again;
+            k->is_small = is_small;
             for (int i = 0; i < N; i++) {
                 cag_answer a = ask(k, rows[i].q, rows[i].focus);
 

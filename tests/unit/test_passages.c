@@ -23,8 +23,10 @@ static cag_error err[1];
 static void find(const struct evidence_index *ix, const char *question,
                  const char *before, const double *extra, struct passages *out)
 {
-    const struct passages_asked a = { question, before, strlen(question),
-                                      before ? strlen(before) : 0, extra };
+    const struct passages_asked a = {
+        question, before,     strlen(question), before ? strlen(before) : 0,
+        extra,    PASSAGE_MAX
+    };
 
     OK(passages_find(ix, &a, out, err));
     for (int i = 0; i < out->n; i++) {
@@ -83,6 +85,12 @@ static void lines_around_the_best(void **state)
     assert_int_equal(ps.n, 2);
     assert_true(holds(ix, &ps, "one.\ntwo.\nthree.\n"));
     assert_true(holds(ix, &ps, "nine\nten\neleven"));
+    OK(passages_find(ix,
+                     &(struct passages_asked){ .question = "one nine eleven",
+                                               .n_question = 15,
+                                               .most = 1 },
+                     &ps, err));
+    assert_int_equal(ps.n, 1);
     /* nothing of the question is there, or the question before has it */
     find(ix, "zzz", NULL, NULL, &ps);
     assert_int_equal(ps.n, 0);
@@ -155,7 +163,9 @@ static void long_lines_are_cut(void **state)
 static void memory_may_run_out(void **state)
 {
     static const char *const text[] = { "a clock\nb\nc\nd\n" };
-    const struct passages_asked a = { .question = "clock", .n_question = 5 };
+    const struct passages_asked a = { .question = "clock",
+                                      .n_question = 5,
+                                      .most = 3 };
     struct index_text t[1];
     struct evidence_index *ix = index_of(text, 1, t);
     bool done = false;
