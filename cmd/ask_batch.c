@@ -22,6 +22,7 @@ struct batch_io {
     const char *log;     /* or NULL */
     const cag_kb *kb;
     bool log_failed; /* and was told */
+    bool text;       /* rows are lines, which do not say that they were cut */
 };
 
 static const char *next_line(void *ctx, size_t *size, cag_error *err)
@@ -70,6 +71,7 @@ static cag_status put_row(void *ctx, const char *row, size_t n,
 {
     struct batch_io *io = ctx;
 
+    io->text = io->text || (n && row[0] != '{');
     if (io->log && kind == CAG_ROW_NEW && log_row(io, row, n, err))
         return err->status;
     if (io->rows)
@@ -82,7 +84,8 @@ static cag_status put_row(void *ctx, const char *row, size_t n,
     return CAG_E_IO;
 }
 
-static void summary(const struct ask_opts *o, const cag_batch_report *r)
+static void summary(const struct ask_opts *o, const struct batch_io *io,
+                    const cag_batch_report *r)
 {
     char t[UI_TEXT];
 
@@ -98,6 +101,11 @@ static void summary(const struct ask_opts *o, const cag_batch_report *r)
                 (long long)r->n_resumed, (long long)r->n_generated,
                 ui_duration(t, r->seconds),
                 r->seconds > 0 ? (double)r->n_generated / r->seconds : 0.0);
+    if (r->n_cut && (io->text || o->usage || o->output))
+        ui_note("%lld of %lld answers were cut, after %lld tokens where their "
+                "rows do not say otherwise; -n allows more",
+                (long long)r->n_cut, (long long)r->n_ok,
+                (long long)o->params.max_tok);
     if (r->n_withheld)
         ui_note("%lld answers were withheld for want of evidence",
                 (long long)r->n_withheld);
@@ -180,7 +188,7 @@ static int run(const struct ask_opts *o, cag_kb *kb, struct batch_io *io)
         return ui_error(&err);
     if (ui_caught())
         return UI_OK; /* ui_close_stdout ends by the signal */
-    summary(o, &r);
+    summary(o, io, &r);
     bad = r.n_failed > o->max_errors || (o->fail_fast && r.n_failed);
     if (!bad && o->n_shard && !o->dry_run && put_end(io, &b, &r, &err))
         return err.status && !ferror(stdout) ? ui_error(&err) : UI_IOERR;

@@ -76,7 +76,7 @@ static bool show_evidence(struct talk *t, const char *arg, int *status)
                          &f->last, &err))
         *status = ui_error(&err);
     else
-        ask_print_evidence(f->last.checked);
+        ask_print_evidence(t->kb, f->last.checked);
     return true;
 }
 
@@ -213,15 +213,22 @@ bool talk_is_command(const char *line)
 static void unknown_command(const char *name, int *status)
 {
     const char *names[N_COMMAND + 1] = { NULL }, *near;
+    char list[200] = "";
+    size_t n = 0;
 
     for (int i = 0; i < N_COMMAND; i++)
         names[i] = commands[i].name;
     near = opt_did_you_mean(name, names);
+    for (int i = 0; i < N_COMMAND; i++)
+        if (commands[i].help)
+            n += (size_t)snprintf(list + n, sizeof list - n, " %s",
+                                  commands[i].name);
     *status =
         near ? ui_fail(CAG_E_USAGE, NULL,
-                       "unknown command '%s'; did you mean '%s'?", name, near)
-             : ui_fail(CAG_E_USAGE, NULL,
-                       "unknown command '%s'; /help lists them", name);
+                       "unknown command '%s'; did you mean '%s'? There are:%s",
+                       name, near, list)
+             : ui_fail(CAG_E_USAGE, NULL, "unknown command '%s'; there are:%s",
+                       name, list);
 }
 
 bool talk_command(struct talk *t, char *line, int *status)

@@ -54,7 +54,7 @@ int ask_question(const struct ask_opts *o, cag_kb *kb, cag_chat *chat,
                  const char *question, size_t n, struct ask_figures *figures);
 /* Pieces, label and unsupported facts, on stderr; pieces as lines of grep, on
  * stdout; why there is no answer: the exit status. */
-void ask_print_evidence(const cag_checked *c);
+void ask_print_evidence(const cag_kb *kb, const cag_checked *c);
 void ask_print_grep(const cag_checked *c);
 int ask_withheld(const cag_answer *a, cag_support asked);
 /* Append a row of JSON [n] to the log at path, with time and cache; the exit

@@ -3,9 +3,11 @@
  * "path:line:text" on stdout for grep's readers: editors, pipes.
  *
  * Text is the source's, byte for byte; a line after the first of a piece
- * stands four blanks in.  On a terminal control characters are replaced.
+ * stands four blanks in.  On a terminal control characters are replaced, and
+ * three dots stand where a sentence goes on before or after a piece.
  */
 #include <string.h>
+#include <unistd.h>
 
 #include "cmd/ask_common.h"
 #include "cmd/cli/ui.h"
@@ -41,12 +43,58 @@ static size_t line_at(const cag_piece *p, size_t i, size_t *next)
     return n && p->text[i + n - 1] == '\r' ? n - 1 : n;
 }
 
-static void print_piece(const cag_piece *p, bool colour)
+static bool is_word(char c)
+{
+    return (c & 0x80) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+           (c >= '0' && c <= '9');
+}
+
+/* Does a sentence go on across the border at i, in the middle of a line or
+ * over the end of one?  A mark, a blank line and a heading end it. */
+static bool goes_on(const char *text, size_t n, size_t i)
+{
+    bool begins = i && text[i - 1] == '\n';
+    bool ends = i < n && (text[i] == '\n' || text[i] == '\r');
+    size_t next = i, last = i - 1, line;
+
+    if (!i || i >= n)
+        return false;
+    if (!begins && !ends)
+        return true;
+    if (begins) {
+        last -= last > 0;
+    } else {
+        next += text[next] == '\r';
+        next += next < n && text[next] == '\n';
+    }
+    last -= last && text[last] == '\r';
+    for (line = last; line && text[line - 1] != '\n';)
+        line--;
+    return next < n && is_word(text[next]) && text[line] != '#' &&
+           !strchr("\n.!?:;|", text[last]);
+}
+
+/* Is a piece cut in mid-sentence, at its begin and its end? */
+static void look_around(const cag_kb *kb, const cag_piece *p, bool cut[2])
+{
+    size_t n;
+    const char *text = cag_kvc_text(cag_kb_get_kvc(kb), &n);
+
+    cut[0] = cut[1] = false;
+    if (!isatty(2) || !text || p->text < text || p->text + p->size > text + n)
+        return;
+    cut[0] = goes_on(text, n, (size_t)(p->text - text));
+    cut[1] = goes_on(text, n, (size_t)(p->text - text) + p->size);
+}
+
+static void print_piece(const cag_kb *kb, const cag_piece *p, bool colour)
 {
     struct ui_wrap w;
+    bool cut[2];
     size_t next;
     int at;
 
+    look_around(kb, p, cut);
     at = fprintf(stderr, "%s%s:%lld", colour ? PLACE : "", piece_file(p),
                  (long long)p->line_from);
     if (p->line_to > p->line_from)
@@ -61,19 +109,23 @@ static void print_piece(const cag_piece *p, bool colour)
         size_t n = line_at(p, i, &next);
 
         ui_wrap_put(&w, i ? "    " : " ", i ? 4 : 1);
+        if (!i && cut[0])
+            ui_wrap_put(&w, "... ", 4);
         ui_wrap_put(&w, p->text + i, n);
+        if (next >= p->size && cut[1])
+            ui_wrap_put(&w, " ...", 4);
         ui_wrap_put(&w, "\n", 1);
     }
 }
 
-void ask_print_evidence(const cag_checked *c)
+void ask_print_evidence(const cag_kb *kb, const cag_checked *c)
 {
     bool colour = ui_coloured();
     struct ui_wrap w;
 
     ui_flush_stdout(); /* on a terminal the answer comes first */
     for (int i = 0; i < c->n_evidence; i++)
-        print_piece(&c->evidence[i].at, colour);
+        print_piece(kb, &c->evidence[i].at, colour);
     fprintf(stderr, "%ssupport:%s %s\n", colour ? LABEL : "",
             colour ? PLAIN : "", cag_support_name(c->support));
     ui_wrap_lines(&w, stderr, 4);

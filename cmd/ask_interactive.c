@@ -14,6 +14,7 @@
 
 #include "cmd/ask_read.h"
 #include "cmd/ask_talk.h"
+#include "cmd/cli/model_words.h"
 #include "cmd/cli/ui.h"
 
 #define QUOTES "\"\"\""
@@ -101,7 +102,7 @@ static void banner(const struct talk *t)
                  "%s: %lld tokens, %d source%s; %s\n"
                  "%s. /help lists commands, Ctrl-D ends.\n",
                  ui_clean(i->path), (long long)i->n_tok, i->n_source,
-                 i->n_source == 1 ? "" : "s", ui_clean(i->model_name),
+                 i->n_source == 1 ? "" : "s", ui_clean(model_words(i)),
                  t->chat ? "Turns are kept"
                          : "Each question finds the clean cache");
     ui_wrap_start(&w, stderr);

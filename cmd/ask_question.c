@@ -127,6 +127,10 @@ static void warn_cut(const cag_kb *kb, const cag_answer *a)
     if (ui.quiet)
         ui_sign("cut after %lld token%s", (long long)a->n_generated,
                 a->n_generated == 1 ? "" : "s");
+    else if (a->looped)
+        ui_warn("the answer only repeated itself and was ended after %lld "
+                "tokens; -n lets it go on",
+                (long long)a->n_generated);
     else if (a->n_cached + a->n_prompt + a->n_generated < n_ctx)
         ui_warn("the answer was cut after %lld token%s; -n allows more",
                 (long long)a->n_generated, a->n_generated == 1 ? "" : "s");
@@ -175,7 +179,7 @@ static int print_answer(const struct ask_opts *o, cag_kb *kb,
         !(a->checked && a->checked->withheld))
         warn_cut(kb, a);
     if (o->evidence && !o->json && !o->grep)
-        ask_print_evidence(a->checked);
+        ask_print_evidence(kb, a->checked);
     if (o->params.require && a->refused && !status)
         status = ask_withheld(a, o->params.require);
     if (o->usage)

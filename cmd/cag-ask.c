@@ -159,6 +159,8 @@ static void fill(struct ask_opts *a)
     a->params.n_stop = o.stop.n;
     a->params.think = o.think;
     a->params.no_draft = o.no_lookup;
+    /* who gives a length gets that; a batch has its own, short one */
+    a->params.end_loops = !o.batch && !o.n_predict;
     a->params.evidence = o.evidence || o.evidence_format;
     a->params.require = (cag_support)o.require;
     a->params.focus = (cag_focus)o.focus;

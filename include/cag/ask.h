@@ -130,6 +130,10 @@ typedef struct cag_ask_params {
     /* Answer again from passages.  A masked look needs the cache, and a device
      * that can hide a part of it: else CAG_E_UNSUPPORTED. */
     cag_focus focus;
+    /* A greedy answer that only repeats itself ends there, as if max_tok were
+     * reached: a run of up to 128 tokens, six times and in 128 tokens at
+     * least. */
+    bool end_loops;
 } cag_ask_params;
 CAG_API void cag_ask_params_init_size(cag_ask_params *p, size_t size);
 static inline void cag_ask_params_init(cag_ask_params *p)
@@ -179,7 +183,8 @@ typedef struct cag_answer {
     double check_s;       /* seconds: what that took                        */
     cag_looked *looked;   /* with focus, and then tokens and seconds are of all
                              looks; or NULL                                 */
-    uint64_t reserved[5];
+    bool looped;          /* finish is "length" since it repeated itself    */
+    uint64_t reserved[4];
 } cag_answer;
 CAG_API void cag_answer_release(cag_answer *a);
 

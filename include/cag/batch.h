@@ -67,7 +67,7 @@ typedef struct cag_batch_report {
     double seconds;
     int64_t n_input;       /* rows read, those of other shards too   */
     uint64_t input_digest; /* n_shard: 8 bytes of their SHA-256      */
-    uint64_t reserved[1];
+    int64_t n_cut;         /* of n_ok: ended by max_tok or a full context    */
 } cag_batch_report;
 
 /* The next line of input without its newline, valid until the next call; NULL

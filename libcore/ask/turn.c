@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "ask/kb.h"
+#include "ask/repeat.h"
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/mem.h"
@@ -100,6 +101,12 @@ static cag_status pick(struct turn *t, const cag_step *step, int i,
         over(t, "length");
     t->feed[0] = id;
     draft_add(&t->draft, &id, 1);
+    if (!t->finish && t->params->end_loops && is_greedy(t) &&
+        repeat_ends(t->draft.own + t->n_prompt,
+                    t->draft.n_own - (size_t)t->n_prompt)) {
+        t->looped = true;
+        over(t, "length");
+    }
     return CAG_OK;
 }
 
@@ -293,6 +300,7 @@ cag_status turn_finish(struct turn *t, cag_answer *out, cag_error *err)
             out->reasoning = buf_detach(&t->answer.reasoning, NULL);
         out->refused = out->text && refusal && !strcmp(out->text, refusal);
         out->finish = t->finish ? t->finish : "cancelled";
+        out->looped = t->looped;
         out->n_cached =
             t->kb->no_cache ? 0 : (int64_t)t->n_cached + t->n_reused;
         out->n_prompt = t->n_prompt - t->n_reused +

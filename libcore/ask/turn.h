@@ -38,6 +38,7 @@ struct turn {
     int64_t n_reused; /* of n_prompt: the session has them already */
     double start_s, prefill_s, first_s, end_s;
     const char *finish; /* NULL while running                  */
+    bool looped;        /* because it only repeated itself     */
 };
 
 /* A program's parameters, however old it is, checked.  CAG_E_USAGE names the

@@ -83,6 +83,8 @@ static cag_status complete(struct batch *b, struct slot *s, const cag_answer *a,
     if (check)
         a = &checked;
     b->r->n_withheld += a && a->checked && a->checked->withheld;
+    b->r->n_cut += a && !strcmp(a->finish, "length") &&
+                   !(a->checked && a->checked->withheld);
     if (b->jsonl_out)
         st = row_write(b->kb, &s->row, a, s->key, &s->out, err);
     else

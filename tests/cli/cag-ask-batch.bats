@@ -654,3 +654,16 @@ END
     expect 0 cag-ask -n 2 --batch q.txt -o outside/answers.txt dir.kvc
     expect 0 cag-build --check dir.kvc pat.kvc
 }
+
+@test "answers that were cut are counted" {
+    printf 'How long?\nWho leads?\n' >q.txt
+    expect 0 cag-ask -n 3 --batch q.txt qwen.kvc
+    grep -q '^cag-ask: 2 of 2 answers were cut, after 3 tokens where their rows do not say otherwise; -n allows more$' "$err"
+    # rows of JSON say it themselves
+    expect 0 cag-ask -n 3 --json --batch q.txt qwen.kvc
+    [ ! -s "$err" ]
+    expect 0 cag-ask -q -n 3 --batch q.txt qwen.kvc
+    [ ! -s "$err" ]
+    expect 0 cag-ask -u -n 3 --json --batch q.txt qwen.kvc
+    grep -q '2 of 2 answers were cut' "$err"
+}

@@ -57,3 +57,48 @@ same() {
     same -n 60 demo.kvc "What must be done when a badge was lost?"
     jq -e '.usage.accepted > 5' with
 }
+
+@test "an answer that only repeats itself ends, unless a length was given" {
+    [ -r "${CAG_DEMO_MODEL:-}" ] || skip "no demo model"
+    mkdir -p lib
+    cat >lib/handbook.md <<'EOF'
+# Handbook of the Brightwater Library
+
+The library opens at nine in the morning on weekdays and at ten on Saturdays. It is closed on Sundays and on public holidays.
+
+## Lending
+
+Members may borrow up to twelve items at a time. Books are lent for four weeks, films for one week, and tools from the tool shelf for three days. A loan can be renewed twice unless somebody else has reserved the item.
+
+Late items cost ten cents a day for books and one euro a day for tools. Children under fourteen pay no fees.
+
+## Rooms
+
+The reading room holds forty people and must be kept quiet. The workshop in the basement has a 3D printer, two sewing machines and a laser cutter; a course of two hours is required before anybody may use the laser cutter. Rooms are booked at the front desk or by telephone under 0555 812 34.
+EOF
+    cat >lib/prices.txt <<'EOF'
+Printing: 8 cents a page black and white, 30 cents a page in colour.
+3D printing: 4 cents a gram.
+Membership: 15 euros a year, free for students and for people under eighteen.
+EOF
+    mkdir -p lib/team
+    cat >lib/team/staff.md <<'EOF'
+# Staff
+
+Marta Oliveira leads the library since 2019. Her deputy is Jonas Peck, who also looks after the workshop. The children's corner is run by Aiko Tanaka on Tuesdays and Thursdays.
+
+To report a broken machine write to workshop@brightwater.example and name the machine and the fault.
+EOF
+    cag-build -q -m "$CAG_DEMO_MODEL" -o lib.kvc lib
+    expect 0 cag-ask lib.kvc "How many items may I borrow?"
+    grep -Eq '^cag-ask: warning: the answer only repeated itself and was ended after [1-4]?[0-9]?[0-9] tokens; -n lets it go on$' "$err"
+    cp "$out" ended
+    expect 0 cag-ask --json -q lib.kvc "How many items may I borrow?"
+    jq -e '.finish_reason == "length" and .usage.generated_tokens < 500' "$out"
+    expect 0 cag-ask -n 400 lib.kvc "How many items may I borrow?"
+    grep -q 'was cut after 400 tokens' "$err"
+    head -c "$(($(wc -c <ended) - 1))" "$out" | cmp - <(head -c -1 ended)
+    printf 'How many items may I borrow?\n' >one
+    expect 0 cag-ask --batch one -n 400 --json lib.kvc
+    jq -e '.usage.generated_tokens == 400' "$out"
+}

@@ -60,7 +60,10 @@ shown() { tr -d '\r' <"$out" | sed 's/\x1b\[[?0-9;]*[a-zA-Z]//g'; }
     expect 64 cag-ask -q -n 2 -i qwen.kvc <<<$'/quit now\nhello'
     grep -q "/quit takes no word after it" "$err"
     expect 64 cag-ask -q -n 2 -i qwen.kvc <<<$'/sorces'
-    grep -q "did you mean '/sources'" "$err"
+    grep -q "did you mean '/sources'? There are: /sources /stats " "$err"
+    [ "$(cag-ask -q -n 2 -i qwen.kvc <<<$'/nonsense\nhello' 2>/dev/null | wc -l)" = 1 ]
+    expect 64 cag-ask -q -n 2 -i qwen.kvc <<<$'/nonsense\nhello'
+    grep -q "unknown command '/nonsense'; there are: .* /help /quit$" "$err"
     expect 64 cag-ask -q -n 2 -i qwen.kvc <<<$'/nonsense with words\nhello'
     grep -q "unknown command '/nonsense'" "$err"
     [ "$(wc -l <"$out")" = 1 ]

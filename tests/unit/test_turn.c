@@ -9,6 +9,7 @@
 
 #include "ask/crew.h"
 #include "ask/kb.h"
+#include "ask/repeat.h"
 
 static char kvc[64];
 static cag_kb *kb;
@@ -384,10 +385,69 @@ static void what_is_answered_before_a_stop_stays(void **state)
     cag_answer_release(&a[0]);
 }
 
+/* n tokens that begin as they like and end in `times` copies of period ones */
+static bool ends(int n_begin, int period, int times, int spoil)
+{
+    int32_t ids[4096];
+    size_t n = 0;
+
+    for (int i = 0; i < n_begin; i++)
+        ids[n++] = 100000 + i;
+    for (int i = 0; i < period * times; i++)
+        ids[n++] = i % period;
+    if (spoil)
+        ids[n - (size_t)spoil] = -1;
+    return repeat_ends(ids, n);
+}
+
+static void only_an_exact_repetition_is_a_loop(void **state)
+{
+    (void)state;
+    assert_false(repeat_ends(NULL, 0));
+    for (int period = 1; period <= REPEAT_MAX; period++) {
+        int times = REPEAT_TOKENS / period + (REPEAT_TOKENS % period != 0);
+
+        times = times < REPEAT_TIMES ? REPEAT_TIMES : times;
+        assert_true(ends(0, period, times, 0));
+        assert_true(ends(50, period, times, 0));
+        if (period > 1) /* what stands before it does not count */
+            assert_false(ends(50, period, times - 1, 0));
+        for (int at = 1; at <= REPEAT_TOKENS; at += 13)
+            assert_false(ends(50, period, times, at));
+    }
+    assert_false(ends(0, REPEAT_MAX + 1, 8, 0));
+    assert_false(ends(4000, 1, 1, 0)); /* no token twice */
+}
+
+/* With it an answer is what it was, up to where it only repeats itself. */
+static void ending_loops_changes_no_other_answer(void **state)
+{
+    static const char *const q[] = { "What?", "Who leads it?", "a a a a a a" };
+    cag_ask_params p = params(250, 0), l = p;
+
+    (void)state;
+    l.end_loops = true;
+    for (int i = 0; i < 3; i++) {
+        cag_answer a = alone(q[i], &p), b = alone(q[i], &l);
+
+        assert_false(a.looped);
+        if (!b.looped)
+            assert_string_equal(a.text, b.text);
+        else
+            assert_true(b.n_generated < a.n_generated &&
+                        !strcmp(b.finish, "length") &&
+                        !strncmp(a.text, b.text, b.size));
+        cag_answer_release(&a);
+        cag_answer_release(&b);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(drafts_change_nothing),
+        cmocka_unit_test(only_an_exact_repetition_is_a_loop),
+        cmocka_unit_test(ending_loops_changes_no_other_answer),
         cmocka_unit_test(a_turn_ends_where_the_context_does),
         cmocka_unit_test(a_crew_of_any_size_gives_the_same_answers),
         cmocka_unit_test(equal_greedy_questions_are_answered_once),
