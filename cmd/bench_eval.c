@@ -13,7 +13,7 @@
 #include "cmd/cli/engine_opts.h"
 #include "cmd/cli/opt.h"
 #include "cmd/cli/places.h"
-#include "cmd/cli/ui.h"
+#include "cmd/cli/ui_wrap.h"
 
 static struct {
     const char *model, *questions, *rows, *arms, *compare;
@@ -83,15 +83,44 @@ static cag_status put_row(void *ctx, const char *row, size_t n, cag_error *err)
 
 /* ---------------------------------------------------------------- output */
 
+/* What an arm reads, for who does not know its name. */
+static const char *arm_words(const char *name)
+{
+    static const char *const words[][2] = {
+        { "cache", "all of the knowledge, from the cache" },
+        { "none", "no knowledge: what the model says by itself" },
+        { "bm25", "passages that a search by words (BM25) found" },
+    };
+
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (!strcmp(words[i][0], name))
+            return words[i][1];
+    return "";
+}
+
+enum { EVAL_INDENT = 18 };
+
 static void print_support(const cag_eval_figures *f)
 {
-    printf("  support strong  %d: %d right, %d unanswerable", f->n_strong,
-           f->n_strong_right, f->n_strong_unanswerable);
+    struct ui_wrap w;
+
+    ui_wrap_lines(&w, stdout, EVAL_INDENT);
+    ui_wrap_printf(&w,
+                   "  support strong  %d answers: %d right, %d to questions "
+                   "without one",
+                   f->n_strong, f->n_strong_right, f->n_strong_unanswerable);
     if (f->auroc >= 0)
-        printf("; AUROC of the score %.2f", f->auroc);
-    printf("\n  at or above     passed  right  unanswerable\n");
+        ui_wrap_printf(&w,
+                       "; the score tells right from wrong with AUROC %.2f "
+                       "(0.5 is chance)",
+                       f->auroc);
+    ui_wrap_printf(&w, "\n");
+    ui_wrap_end(&w);
+    ui_printf(stdout, 2,
+              "  if answers with a lower score of evidence were withheld:\n"
+              "  at least    given    right  to questions without one\n");
     for (int i = 0; i < CAG_EVAL_STEPS; i++)
-        printf("  %12.2f  %8d  %5d  %12d\n", cag_eval_threshold(i),
+        printf("  %8.2f %8d %8d %25d\n", cag_eval_threshold(i),
                f->step[i].n_passed, f->step[i].n_right,
                f->step[i].n_unanswerable);
 }
@@ -116,44 +145,80 @@ static void print_looks(const cag_eval_figures *f)
 static void print_arm(const cag_eval_report *r, int arm)
 {
     const cag_eval_figures *f = &r->figures[arm];
+    const char *name = cag_eval_arm_name(arm), *words = arm_words(name);
     int n = r->n_question;
 
-    printf("%s\n"
-           "  right           %d of %d answerable\n"
-           "  refused         %d of %d unanswerable, %d answerable\n",
-           cag_eval_arm_name(arm), f->n_right, f->n_answerable,
-           f->n_refused_right, f->n_unanswerable, f->n_refused_wrong);
+    ui_printf(stdout, 2, "\n%s%s%s\n", name, *words ? ": " : "", words);
+    ui_printf(stdout, EVAL_INDENT,
+              "  right           %d of %d that have an answer\n"
+              "  refused         %d of %d that have none, and %d that have "
+              "one\n",
+              f->n_right, f->n_answerable, f->n_refused_right,
+              f->n_unanswerable, f->n_refused_wrong);
     if (f->n_gold)
-        printf("  evidence first  %d of %d right answers, %d of %d "
-               "answerable\n"
-               "  among three     %d, %d\n",
-               f->n_right_first, f->n_right_gold, f->n_first, f->n_gold,
-               f->n_right_three, f->n_three);
+        ui_printf(stdout, EVAL_INDENT,
+                  "  gold lines      first piece of evidence: in %d of %d "
+                  "right answers, %d of %d in all\n"
+                  "  among three     in %d of the right ones, %d in all\n",
+                  f->n_right_first, f->n_right_gold, f->n_first, f->n_gold,
+                  f->n_right_three, f->n_three);
     print_looks(f);
     print_support(f);
-    printf("  a question      %.3f s, %.0f tokens read, %.0f made, evidence "
-           "%.1f ms\n",
-           f->seconds / n, (double)f->n_prompt / n, (double)f->n_generated / n,
-           1000 * f->check_s / n);
+    ui_printf(stdout, EVAL_INDENT,
+              "  a question      %.3f s; %.0f tokens read, %.0f made; evidence "
+              "%.1f ms\n",
+              f->seconds / n, (double)f->n_prompt / n,
+              (double)f->n_generated / n, 1000 * f->check_s / n);
+}
+
+/* In a sentence, first of all: how many were right, and in which arm. */
+static void print_sum(const cag_eval_report *r)
+{
+    const cag_eval_figures *f = NULL;
+    struct ui_wrap w;
+    int first = 0;
+
+    while (first < CAG_EVAL_ARMS && !r->arm[first])
+        first++;
+    if (first == CAG_EVAL_ARMS)
+        return;
+    f = &r->figures[first];
+    ui_wrap_lines(&w, stdout, 0);
+    ui_wrap_printf(&w,
+                   "%d questions: with '%s' %d of the %d that have an "
+                   "answer were answered right",
+                   r->n_question, cag_eval_arm_name(first), f->n_right,
+                   f->n_answerable);
+    for (int i = first + 1; i < CAG_EVAL_ARMS; i++)
+        if (r->arm[i])
+            ui_wrap_printf(&w, ", with '%s' %d", cag_eval_arm_name(i),
+                           r->figures[i].n_right);
+    ui_wrap_printf(&w, "; of the %d that have none '%s' refused %d.\n",
+                   f->n_unanswerable, cag_eval_arm_name(first),
+                   f->n_refused_right);
+    ui_wrap_end(&w);
 }
 
 static void print_text(const cag_eval_report *r)
 {
     double even = cag_eval_break_even(r, CAG_EVAL_BM25);
 
-    printf("%d questions\n", r->n_question);
+    print_sum(r);
     for (int i = 0; i < CAG_EVAL_ARMS; i++)
         if (r->arm[i])
             print_arm(r, i);
-    printf("reading the knowledge takes %.3f s, what each question from the "
-           "cache saves\n",
-           r->read_s);
+    ui_printf(stdout, 0,
+              "\nReading the knowledge takes %.3f s, what each question from "
+              "the cache saves.\n",
+              r->read_s);
     if (r->arm[CAG_EVAL_CACHE] && r->arm[CAG_EVAL_BM25]) {
         if (even >= 0)
-            printf("against bm25 a cache has paid after %.0f questions\n",
-                   even + 0.5);
+            ui_printf(stdout, 0,
+                      "Against bm25 a cache has paid after %.0f questions.\n",
+                      even + 0.5);
         else
-            printf("against bm25 a cache pays by its answers alone\n");
+            ui_printf(stdout, 0,
+                      "Against bm25 a cache pays by its answers alone.\n");
     }
 }
 

@@ -7,10 +7,11 @@
 #include <cag/tool/bench.h>
 
 #include <string.h>
+#include <unistd.h>
 
 #include "cmd/bench_cmd.h"
 #include "cmd/bench_words.h"
-#include "cmd/cli/ui.h"
+#include "cmd/cli/ui_wrap.h"
 #include "cmd/cli/ui_internal.h"
 
 const char *const bench_formats[] = { "md", "csv", "json", "jsonl", NULL };
@@ -18,15 +19,15 @@ const char *const bench_formats[] = { "md", "csv", "json", "jsonl", NULL };
 /* --------------------------------------------------------------- Markdown */
 
 /* text of a fact or note in a table or list: one line, no column borders */
-static void md_text(FILE *to, const char *s)
+static void md_text(struct ui_wrap *w, const char *s)
 {
     while (*s != '\0') {
         size_t n = strcspn(s, "|\n");
 
-        ui_put_text(to, s, n);
+        ui_wrap_put(w, s, n);
         s += n;
         if (*s != '\0')
-            fputs(*s++ == '|' ? "\\|" : " ", to);
+            ui_wrap_printf(w, "%s", *s++ == '|' ? "\\|" : " ");
     }
 }
 
@@ -50,6 +51,67 @@ static void md_figure(FILE *to, const cag_bench_figure *f)
     fprintf(to, " |\n");
 }
 
+/* "8192", or "" for what has no number */
+static const char *count(char out[32], int64_t n, int64_t least)
+{
+    out[0] = 0;
+    if (n >= least)
+        ui_format(out, 32, "%lld", (long long)n);
+    return out;
+}
+
+enum { WIDE = 78 }; /* columns of the table below */
+
+/* For a terminal: the columns aligned, or where they do not fit a line of
+ * words for each figure. */
+static void screen_figure(FILE *to, int columns, const cag_bench_figure *f)
+{
+    struct bench_unit u = bench_unit(f->unit, f->median);
+    char n[3][32], tok[32], batch[32], share[32] = "";
+    struct ui_wrap w;
+
+    bench_digits(n[0], f->median / u.by);
+    bench_digits(n[1], f->min / u.by);
+    bench_digits(n[2], f->max / u.by);
+    if (f->share >= 0)
+        ui_format(share, sizeof share, "%.0f %%", 100 * f->share);
+    count(tok, f->context, 0);
+    count(batch, f->batch, 1);
+    if (columns >= WIDE) {
+        fprintf(to, "%-20s %6s %5s %-5s %6s %-8s %6s %6s %2d %5s\n", f->name,
+                tok, batch, f->state, n[0], u.name, n[1], n[2], f->n, share);
+        return;
+    }
+    ui_wrap_lines(&w, to, 4);
+    ui_wrap_printf(&w, "%s: %s %s (%s to %s)", f->name, n[0], u.name, n[1],
+                   n[2]);
+    ui_wrap_printf(&w, "%s%s%s", *tok ? ", " : "", tok, *tok ? " tokens" : "");
+    ui_wrap_printf(&w, "%s%s", *batch ? ", batch " : "", batch);
+    ui_wrap_printf(&w, "%s%s", *f->state ? ", " : "", f->state);
+    ui_wrap_printf(&w, "%s%s\n", *share ? ", share " : "", share);
+    ui_wrap_end(&w);
+}
+
+static void print_figures(const cag_bench_report *r, FILE *to)
+{
+    int columns = isatty(fileno(to)) ? ui_columns(fileno(to)) : 0;
+
+    if (columns >= WIDE)
+        fprintf(to, "%-20s %6s %5s %-5s %6s %-8s %6s %6s %2s %5s\n", "figure",
+                "tokens", "batch", "pages", "median", "unit", "min", "max", "n",
+                "share");
+    else if (!columns)
+        fprintf(to, "| figure | tokens | batch | page cache | median | min | "
+                    "max | unit | n | share |\n"
+                    "|---|--:|--:|---|--:|--:|--:|---|--:|--:|\n");
+    for (int i = 0; i < r->n_figure; i++)
+        if (columns)
+            screen_figure(to, columns, &r->figure[i]);
+        else
+            md_figure(to, &r->figure[i]);
+    fputc('\n', to);
+}
+
 static bool told_before(const cag_bench_report *r, int i)
 {
     for (int k = 0; k < i; k++)
@@ -62,27 +124,27 @@ static bool told_before(const cag_bench_report *r, int i)
  * they were measured with. */
 static void print_md(const cag_bench_report *r, FILE *to)
 {
+    struct ui_wrap w;
     char text[256];
 
     if (*bench_summary(r, text))
-        fprintf(to, "**%s.**\n\n", text);
-    fprintf(to, "| figure | tokens | batch | page cache | median | min | "
-                "max | unit | n | share |\n"
-                "|---|--:|--:|---|--:|--:|--:|---|--:|--:|\n");
-    for (int i = 0; i < r->n_figure; i++)
-        md_figure(to, &r->figure[i]);
-    fputc('\n', to);
+        ui_printf(to, 0, "**%s.**\n\n", text);
+    print_figures(r, to);
     for (int i = 0; i < r->n_note; i++) {
         if (told_before(r, i))
             continue;
-        fprintf(to, "Note: ");
-        md_text(to, r->note[i]);
-        fputs("\n\n", to);
+        ui_wrap_lines(&w, to, 2);
+        ui_wrap_printf(&w, "Note: ");
+        md_text(&w, r->note[i]);
+        ui_wrap_printf(&w, "\n\n");
+        ui_wrap_end(&w);
     }
     for (int i = 0; i < r->n_fact; i++) {
-        fprintf(to, "- %s: ", r->fact[i].key);
-        md_text(to, r->fact[i].value);
-        fputc('\n', to);
+        ui_wrap_lines(&w, to, 2);
+        ui_wrap_printf(&w, "- %s: ", r->fact[i].key);
+        md_text(&w, r->fact[i].value);
+        ui_wrap_printf(&w, "\n");
+        ui_wrap_end(&w);
     }
 }
 

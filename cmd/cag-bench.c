@@ -379,11 +379,17 @@ out:
 static _Noreturn void unknown_command(const char *word)
 {
     const char *near = opt_did_you_mean(word, names);
+    char list[128] = "";
+    size_t n = 0;
 
     if (near)
         opt_fail("unknown command '%s'; did you mean '%s'?", ui_clean(word),
                  near);
-    opt_fail("unknown command '%s'", ui_clean(word));
+    for (int i = 0; names[i]; i++)
+        n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", i ? ", " : "",
+                              names[i]);
+    opt_fail("'%s' is neither a cache nor a command; there are %s",
+             ui_clean(word), list);
 }
 
 static int run(int which, int argc, char **argv)

@@ -17,7 +17,7 @@
 static struct {
     const char *model, *template_file, *messages, *export;
     bool json, list, sources, text, tokens, prompt, ids, test, check, diff,
-        tensors, digest, devices, parse_special, think, shards;
+        tensors, digest, devices, parse_special, think, shards, models;
     int n_thread;
 } o;
 
@@ -49,6 +49,7 @@ static const opt_spec specs[] = {
             "messages for --prompt: JSON, [{role, content}]"),
     OPT_FLAG(0, "think", &o.think, "the prompt with thinking on"),
     OPT_FLAG(0, "devices", &o.devices, "what cag can compute on here"),
+    OPT_FLAG(0, "models", &o.models, "the models that -m finds by name"),
     OPT_INT(0, "threads", &o.n_thread, 1, 512, "N", "CAG_THREADS",
             "threads for -t"),
     OPT_COMMON,
@@ -258,14 +259,14 @@ int main(int argc, char **argv)
     }
     if (o.list + o.diff + o.ids + o.prompt + o.devices + o.test + o.check +
             o.sources + o.text + o.tokens + o.digest + o.tensors + o.shards +
-            (o.export != NULL) >
+            (o.export != NULL) + o.models >
         1)
         opt_fail("one view at a time");
     if (o.export && file[0] && file[1])
         opt_fail("--export takes one cache");
-    if ((o.prompt || o.devices) && file[0])
-        opt_fail("--prompt and --devices take no file; the text of a cache "
-                 "is shown by --text");
+    if ((o.prompt || o.devices || o.models) && file[0])
+        opt_fail("--prompt, --devices and --models take no file; the text of a "
+                 "cache is shown by --text");
     if (o.list)
         status = inspect_list(file, places_get(), o.json);
     else if (o.diff)
@@ -278,8 +279,12 @@ int main(int argc, char **argv)
         status = inspect_shards(file, o.json);
     else if (o.devices)
         inspect_devices(o.json);
+    else if (o.models)
+        status = inspect_models(places_get(), o.json);
     else if (!file[0])
-        opt_fail("name a cache");
+        opt_fail(
+            "name a cache, as in: cag-inspect FILE.kvc; -l lists those of a "
+            "directory");
     else
         for (; *file; file++)
             status = report_worse(status, inspect(*file));

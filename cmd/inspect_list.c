@@ -10,7 +10,8 @@
 #include "cmd/build_report.h"
 #include "cmd/inspect_report.h"
 #include "cmd/cli/places.h"
-#include "cmd/cli/ui.h"
+#include "cmd/cli/model_words.h"
+#include "cmd/cli/ui_wrap.h"
 
 enum { FRESH, STALE, UNSEEN, UNUSABLE, N_STATE };
 static const char *const state_names[] = { "fresh", "stale", "unseen",
@@ -38,19 +39,20 @@ static int state(const cag_kvc *k, const cag_places *places)
 }
 
 /* Columns are as wide as what usually stands in them; a name may be long, so
- * it comes last but one, and the model, which may hold blanks, last. */
+ * it comes last but one, and the model, which may hold blanks, last.  What a
+ * terminal has no room for goes to the next line. */
 static void list_line(struct sums *sum, const char *path, const cag_kvc_info *i,
                       int is, double age)
 {
     char size[UI_TEXT], t[UI_TEXT];
 
     if (!sum->headed && !ui.quiet)
-        printf("%-8s %8s %10s %8s  %s\n", "state", "tokens", "size", "age",
-               "cache, model");
+        ui_printf(stdout, 4, "%-8s %8s %10s %8s  %s\n", "state", "tokens",
+                  "size", "age", "cache, model");
     sum->headed = true;
-    printf("%-8s %8lld %10s %8s  %s  %s\n", state_names[is],
-           (long long)i->n_tok, ui_size(size, i->size_bytes),
-           ui_duration(t, age), ui_clean(path), ui_clean(i->model_name));
+    ui_printf(stdout, 4, "%-8s %8lld %10s %8s  %s  %s\n", state_names[is],
+              (long long)i->n_tok, ui_size(size, i->size_bytes),
+              ui_duration(t, age), ui_clean(path), ui_clean(model_words(i)));
 }
 
 static void list_json(const char *path, const cag_kvc_info *i, int is,
@@ -63,6 +65,7 @@ static void list_json(const char *path, const cag_kvc_info *i, int is,
     ui_json_int(&j, "schema", 1);
     ui_json_str(&j, "file", path);
     ui_json_str(&j, "model", i->model_name);
+    ui_json_str(&j, "model_file", model_words(i));
     ui_json_int(&j, "tokens", i->n_tok);
     ui_json_uint(&j, "bytes", i->size_bytes);
     ui_json_double(&j, "age_seconds", age);

@@ -11,6 +11,7 @@
 
 #include "cmd/loss_text.h"
 #include "cmd/cli/places.h"
+#include "cmd/cli/model_words.h"
 #include "cmd/cli/ui_wrap.h"
 
 static void line(const char *name, const char *value)
@@ -47,7 +48,9 @@ void inspect_summary(const cag_kvc *k)
 
     ui_printf(stdout, 13, "%s: cag cache, format %d.%d, %s\n",
               ui_clean(i->path), i->major, i->minor, ui_size(a, i->size_bytes));
-    line("model", i->model_name);
+    line("model", model_words(i));
+    if (strcmp(model_words(i), i->model_name))
+        line("", i->model_name);
     ui_printf(stdout, 13, "%-12s %s, %d layers, %d KV heads of %d\n", "",
               ui_clean(i->model_arch), i->n_layer, i->n_kv_head, i->d_head);
     line("path", i->model_path);

@@ -20,6 +20,8 @@ void inspect_devices(bool json);
 int inspect_list(char **word, const cag_places *places, bool json);
 /* Files of a batch that was spread over many runs; the exit status. */
 int inspect_shards(char **word, bool json);
+/* The models that -m finds by name; returns the exit status. */
+int inspect_models(const cag_places *places, bool json);
 int inspect_diff(const cag_kvc *a, const cag_kvc *b, bool json);
 
 #endif

@@ -8,6 +8,7 @@
 #include "kernels/kernels.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -66,7 +67,7 @@ const struct kernels *kernels_at(int i, bool *usable)
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static const struct kernels *chosen;
-static const char *refusal;
+static char refusal[160];
 
 /* SET[+FAMILY] */
 static bool names(const char *want, const char *set)
@@ -91,11 +92,15 @@ static void choose(void)
             return;
         }
         if (want && *want) {
-            refusal = "this CPU cannot run the set named by CAG_KERNELS";
+            snprintf(refusal, sizeof refusal,
+                     "CAG_KERNELS is '%s', which this CPU cannot run", want);
             return;
         }
     }
-    refusal = "CAG_KERNELS names no set; known are ref, scalar, avx2, avx512";
+    snprintf(refusal, sizeof refusal,
+             "CAG_KERNELS is '%.40s', which is no set; known are ref, scalar, "
+             "avx2, avx512",
+             want);
 }
 
 const char *kernels_family(void)

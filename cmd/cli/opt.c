@@ -312,6 +312,23 @@ static void from_environment(void)
     }
 }
 
+/* What to type, for who typed too little: the first example. */
+static _Noreturn void fail_bare(int n_operand)
+{
+    const char *line = usage->examples ? usage->examples : "";
+    const char *remark;
+    size_t n;
+
+    line += strspn(line, " ");
+    n = strcspn(line, "\n");
+    remark = strstr(line, "  ");
+    if (remark && remark < line + n)
+        n = (size_t)(remark - line);
+    opt_fail("%s%s%.*s",
+             n_operand ? "too few arguments" : "no file or argument given",
+             n ? ", as in: " : "", (int)n, line);
+}
+
 char **opt_parse(const opt_usage *u, int argc, char **argv, int min_operand)
 {
     static struct tables t;
@@ -350,8 +367,7 @@ char **opt_parse(const opt_usage *u, int argc, char **argv, int min_operand)
     operand[n_operand] = NULL;
     from_environment();
     if (n_operand < min_operand && !wants_config)
-        opt_fail("%s", n_operand == 0 ? "no file or argument given"
-                                      : "too few arguments");
+        fail_bare(n_operand);
     return operand;
 }
 

@@ -64,7 +64,7 @@ typedef struct opt_spec {
         double *dbl;           /* DOUBLE                             */
         struct opt_list *list; /* LIST: every use adds one           */
     } var;
-    const char *arg; /* its value's name in --help         */
+    const char *arg; /* its value's name in --help; NULL: the choices */
     const char *env; /* used when not given; or NULL       */
     const char *help;
     const char *const *choices;      /* CHOICE: names, NULL at the end     */

@@ -35,7 +35,7 @@ static void left_side(const opt_spec *s, char *out, size_t size)
         n = ui_format(out, size, "    --%s", s->name);
     if (s->arg)
         ui_format(out + n, size - (size_t)n, " %s", s->arg);
-    for (int i = 0; opt_choice(s, i); i++)
+    for (int i = 0; !s->arg && opt_choice(s, i); i++)
         n += ui_format(out + n, size - (size_t)n, "%c%s", i ? '|' : ' ',
                        opt_choice(s, i));
 }
@@ -92,6 +92,43 @@ static void print_usage(const opt_usage *u)
     }
 }
 
+/* The name of command i, without the program's. */
+static const char *command_name(const opt_usage *u, int i)
+{
+    return u->commands[i]->tool + strlen(u->tool) + 1;
+}
+
+static void print_commands(const opt_usage *u)
+{
+    printf("\nCommands:\n");
+    for (int i = 0; u->commands[i]; i++)
+        ui_printf(stdout, 10, "  %-7s %s\n", command_name(u, i),
+                  u->commands[i]->summary);
+}
+
+/* The tables of the commands, once each, but for what all programs have. */
+static void print_command_options(const opt_usage *u)
+{
+    struct ui_wrap w;
+
+    for (int i = 0; u->commands[i]; i++) {
+        const opt_spec *s = u->commands[i]->specs;
+
+        if (i && s == u->commands[i - 1]->specs)
+            continue;
+        ui_wrap_lines(&w, stdout, 4);
+        ui_wrap_printf(&w, "\nOptions of ");
+        for (int k = i; u->commands[k] && u->commands[k]->specs == s; k++)
+            ui_wrap_printf(&w, "%s%s", k > i ? ", " : "", command_name(u, k));
+        ui_wrap_printf(&w, ":\n");
+        ui_wrap_end(&w);
+        for (; s->type != OPT_T_END && strcmp(s->name ? s->name : "", "quiet");
+             s++)
+            if (s->type != OPT_T_MORE)
+                one_line(s);
+    }
+}
+
 void opt_print_help(const opt_usage *u, bool all)
 {
     const opt_spec *s = u->specs;
@@ -101,10 +138,18 @@ void opt_print_help(const opt_usage *u, bool all)
         wrapped(u->summary, 0, 0);
     if (u->examples)
         ui_printf(stdout, 6, "\nExamples:\n%s", u->examples);
+    if (u->commands && !all) {
+        print_commands(u);
+        ui_printf(stdout, 2, "Options: %s COMMAND --help; all: %s --help all\n",
+                  u->tool, u->tool);
+        return;
+    }
     printf("\nOptions:\n");
     for (; s->type != OPT_T_END && (all || s->type != OPT_T_MORE); s++)
         if (s->type != OPT_T_MORE)
             one_line(s);
+    if (u->commands)
+        print_command_options(u);
     /* a command stands in its program's page */
     if (s->type == OPT_T_MORE)
         ui_printf(stdout, 2, "All options: %s --help all, or %.*s(1)\n",

@@ -232,6 +232,12 @@ static cag_status run_case(struct bench_job *j, int64_t n, cag_error *err)
         st = bench_build(j, &c, err);
         if (!st && (j->o->what & CAG_BENCH_BUILD))
             st = bench_loss(j, &c, err);
+        if (!st && !n && c.n_tok != j->n_tok)
+            st = bench_notef(j->r, err,
+                             "building is measured on the text of the cache as "
+                             "one source, %lld tokens; the cache has %lld, "
+                             "with its own headings",
+                             (long long)c.n_tok, (long long)j->n_tok);
         if (!n) { /* the user's file is what is asked */
             c.path = j->o->kvc;
             c.n_tok = j->n_tok;

@@ -116,8 +116,9 @@ static double prefill_flop(const struct model_config *c, double n)
 static cag_status add_build(struct bench_job *j, const struct bench_case *c,
                             struct bench_series *s, cag_error *err)
 {
-    static const char *const names[] = { "tokenize", "prefill", "encode",
-                                         "write",    "build",   "build_rate" };
+    static const char *const names[] = {
+        "tokenize", "prefill", "encode", "write", "build", "prefill_rate"
+    };
     double limit = j->fast ? j->fast_flops : j->fma_flops;
     cag_status st = CAG_OK;
 

@@ -32,8 +32,9 @@ setup() { cd "$work"; }
     jq -c .answer rows | head -n 1 >judged
     cag-ask -q -n 5 --json qwen.kvc "Who leads?" 2>/dev/null | jq -c .answer | cmp - judged
     expect 0 cag-bench eval -n 5 --arms cache --questions - qwen.kvc <gold.jsonl
-    grep -q '^  right           1 of 2 answerable$' "$out"
-    grep -q '^  evidence first  1 of 1 right answers, 2 of 2 answerable$' "$out"
+    grep -q '^  right           1 of 2 that have an answer$' "$out"
+    grep -q '^  gold lines      first piece of evidence: in 1 of 1 right answers, 2 of 2 in all$' "$out"
+    head -n 1 "$out" | grep -q "^3 questions: with 'cache' 1 of the 2 that have an answer were answered right; of the 1 that have none 'cache' refused 0\.$"
     not grep -q '^bm25' "$out"
 }
 

@@ -35,7 +35,7 @@ figure() { jq -se --arg n "$1" "map(select(.name == \$n)) | $2" figures.jsonl; }
 # ---------------------------------------------------------------------- run
 
 @test "run gives every group of figures, each with its facts" {
-    for name in tokenize prefill encode write build build_rate map open \
+    for name in tokenize prefill encode write build prefill_rate map open \
         expand verify question_prefill first_token answer \
         first_token_uncached answer_uncached decode_rate batch_rate \
         step step_guesses answer_rate answer_rate_plain answer_rate_bound answer_per_step \
@@ -76,7 +76,7 @@ figure() { jq -se --arg n "$1" "map(select(.name == \$n)) | $2" figures.jsonl; }
     for c in build load decode batch ttft; do
         cag-bench $c -q -r 1 --warmup 0 -n 2 --batch 1,2 -o csv qwen.kvc >$c.csv
     done
-    grep -q '^"build_rate",' build.csv
+    grep -q '^"prefill_rate",' build.csv
     run ! grep -q '^"ttft",' build.csv
     grep -q '^"verify",' load.csv
     [ "$(grep -c '^"batch_rate",' batch.csv)" = 2 ]
@@ -289,4 +289,26 @@ xml_ok() {
         "$top/tests/bench/results/intel-xeon-processor-2.json" >stored.json
     expect 0 cag-bench show --svg - stored.json
     cmp "$out" "$top/examples/first-token.svg"
+}
+
+@test "--help lists the commands, --help all the options of each" {
+    expect 0 cag-bench --help
+    grep -q '^  eval  *judge answers' "$out"
+    expect 0 cag-bench --help all
+    grep -q '^Options of run, build, ttft, decode, batch, load:$' "$out"
+    for o in context arms ids export-json; do
+        grep -q -- "--$o" "$out"
+    done
+    [ "$(grep -c -- '--quiet' "$out")" = 1 ]
+    expect 64 cag-bench nothing
+    grep -q "'nothing' is neither a cache nor a command; there are run, build, ttft" "$err"
+}
+
+@test "what is built again is said where it has another length" {
+    mkdir -p two
+    cp kb.md two/a.md
+    cp kb.md two/b.md
+    cag-build -q -m "$MODELS/qwen3" -o two.kvc two
+    expect 0 cag-bench build -r 1 --warmup 0 two.kvc
+    grep -Eq '^Note: building is measured on the text of the cache as one source, [0-9]+ tokens; the cache has [0-9]+' "$out"
 }

@@ -174,7 +174,8 @@ fresh() { ok cag-build --check kb.kvc; [ -z "$output$stderr" ] || show; }
     echo x >>c.txt
     CAG_MODEL="$models/llama.F16.gguf" ok cag-build -q --refresh kb.kvc
     fresh
-    cag-inspect kb.kvc | grep -x "model        qwen3"
+    cag-inspect kb.kvc | grep -x "model        m.gguf"
+    cag-inspect kb.kvc | grep -x "             qwen3"
 }
 
 @test "another day, another default prompt: a rebuild keeps what is recorded" {

@@ -94,3 +94,49 @@ setup() { begin; }
     done
     [ "$n" -eq 5 ]
 }
+
+@test "--models lists what -m finds by name, and why it cannot be used" {
+    mkdir -p share/cag/models more hub/models--Org--Tiny/refs hub/models--Org--Tiny/snapshots/0123456789abcdef0123456789abcdef01234567
+    export XDG_DATA_HOME="$PWD/share" HF_HUB_CACHE="$PWD/hub"
+    ok cag-inspect --models
+    [ -z "$output" ] || show
+    says "no model there; looked in $PWD/share/cag/models:$PWD/hub"
+    cp "$model" share/cag/models/tiny.gguf
+    cp -r "$models/llama" share/cag/models/dir
+    echo no >share/cag/models/bad.gguf
+    echo no >share/cag/models/notes.txt
+    : >"share/cag/models/"$'esc\x1b[31m.gguf'
+    cp "$models/llama.F16.gguf" more/tiny.gguf
+    printf %s 0123456789abcdef0123456789abcdef01234567 >hub/models--Org--Tiny/refs/main
+    cp "$models/qwen2.F16.gguf" hub/models--Org--Tiny/snapshots/*/
+    ok cag-inspect --models --json
+    [ "$(jq -c '[.name, .arch, .context > 0, .error == null]' <<<"$output")" = '["bad.gguf",null,false,false]
+["dir","llama",true,true]
+["esc\u001b[31m.gguf",null,false,false]
+["tiny.gguf","qwen3",true,true]
+["Org/Tiny","qwen2",true,true]' ] || show
+    # each name is one that -m takes
+    echo text >a.md
+    for name in $(jq -r 'select(.error == null) | .name' <<<"$output"); do
+        ok cag-build -q -m "$name" -o k.kvc a.md
+    done
+    # the first of a name counts, as with -m
+    CAG_MODELS="$PWD/more" ok cag-inspect -q --models
+    [ "$(grep -c 'tiny.gguf$' <<<"$output")" = 1 ]
+    grep -q ' llama .* tiny.gguf$' <<<"$output"
+    grep -q 'bad.gguf: not a GGUF model' <<<"$output"
+    case "$output" in *$'\x1b'*) show ;; esac
+    fails 64 "take no file" cag-inspect --models a.md
+}
+
+@test "a model is called by its file, with -l too" {
+    cp "$model" mine.gguf
+    echo text >a.md
+    ok cag-build -q -m mine.gguf -o k.kvc a.md
+    ok cag-inspect k.kvc
+    grep -qx 'model        mine.gguf' <<<"$output"
+    ok cag-inspect -l
+    grep -q '  ./k.kvc  mine.gguf$' <<<"$output"
+    ok cag-inspect -l --json
+    [ "$(jq -r .model_file <<<"$output")" = mine.gguf ]
+}

@@ -44,6 +44,8 @@ in_manual() {
     [ "$(in_bash cag-build --device c)" = $'cpu\ncuda' ]
     [ "$(in_bash cag-build -o "")" = $'a.kvc\nb c.kvc\ndir\nnotes.md' ]
     [ "$(in_bash cag-build --label "")" = "" ]
+    in_bash cag-build --chat-template "" | grep -qx chatml
+    [ "$(in_bash cag-build --chat-template zz)" = "" ]
     [ "$(in_bash cag-build n)" = notes.md ]
 }
 

@@ -14,7 +14,7 @@ setup() {
 refuses() {
     CAG_KERNELS=bogus run --separate-stderr "$@" </dev/null
     [ "$status" -eq 69 ] || show
-    says "CAG_KERNELS names no set; known are"
+    says "CAG_KERNELS is 'bogus', which is no set; known are ref, scalar, avx2, avx512"
     [ "$(wc -l <<<"$stderr")" -eq 1 ] || show
 }
 
@@ -27,6 +27,8 @@ refuses() {
         refuses cag-build -n --codec $codec -m "$model" kb.md
         [ ! -e new.kvc ]
     done
+    # a build has a model ready to compute with, also where nothing is to do
+    refuses cag-build -m "$model" -o f16.kvc kb.md
     echo more >>kb.md
     refuses cag-build --force -m "$model" -o f16.kvc kb.md
     [ "$(sha256sum f16.kvc)" = "$before" ]
@@ -53,6 +55,7 @@ refuses() {
     ok cag-build -q --codec q8h --max-loss 1 -m "$model" -o q8h.kvc kb.md
     export CAG_KERNELS=bogus
     ok cag-inspect q8h.kvc
+    ok cag-build --check q8h.kvc
     ok cag-inspect --json q8h.kvc
     ok cag-build --version
 }

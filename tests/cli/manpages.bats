@@ -79,3 +79,14 @@ run_page() {
 @test "cag-bench(1)"   { run_page cag-bench.1; }
 @test "cag-serve(1)"   { run_page cag-serve.1; }
 @test "cag(7)"         { run_page cag.7; }
+
+@test "libcag(3) names what builds, checks and asks" {
+    for h in build ask batch; do
+        for f in $(sed -n 's/^CAG_API cag_status \(cag_[a-z_]*\)(.*/\1/p' "$TOP/include/cag/$h.h"); do
+            case $f in
+            *_new | *_load | cag_kb_prompt) ;; # parts of what is there
+            *) grep -q "\b$f\b" "$TOP/man/libcag.3" || { echo "$f"; return 1; } ;;
+            esac
+        done
+    done
+}

@@ -58,6 +58,8 @@ cag-build -o x.kvc latin.md
 cag-build docs
 cag-build -o none.kvc
 cag-inspect docs.kvc
+cag-inspect -l
+cag-inspect --models
 cag-inspect q8h.kvc
 cag-inspect --devices
 cag-inspect --diff docs.kvc qwen.kvc
@@ -65,7 +67,7 @@ cag-ask docs.kvc no/such/file.kvc qwen.kvc
 cag-ask -n 4 --no-such-option docs.kvc hi
 cag-bench no-such-command docs.kvc and something else
 END
-    [ $i = 12 ]
+    [ $i = 14 ]
 }
 
 @test "one answer: words stay whole, with its evidence and its figures" {
@@ -123,4 +125,39 @@ held_up() {
     [ "$(grep -c -- "--precision fast takes less time" shown.txt)" -eq 1 ]
     held_up $s --precision exact
     run ! grep -q "takes less time" shown.txt
+}
+
+@test "evidence cut in mid-sentence has dots on a terminal, and none in a pipe" {
+    mkdir -p cut
+    { echo '# Title'; for i in 1 2 3 4 5 6 7 8 9; do echo "The zebra number $i stands"; done
+      echo 'in the yard.'; echo; echo 'A horse is whole.'; } >cut/a.md
+    cag-build -q -m "$MODELS/qwen3" -o cut.kvc cut
+    shown 80 "cag-ask -q -n 2 --evidence cut.kvc 'zebra number 5'" >seen
+    grep -q 'a.md:[0-9-]*: \.\.\. The zebra' seen
+    grep -q 'stands \.\.\.$' seen
+    shown 80 "cag-ask -q -n 2 --evidence cut.kvc 'Is a horse whole?'" >seen
+    grep -q 'A horse is whole\.$' seen
+    expect 0 cag-ask -q -n 2 --evidence cut.kvc 'zebra number 5'
+    not grep -q '\.\.\.' "$err"
+}
+
+@test "a tool alone says what to type" {
+    for tool in cag-ask cag-bench cag-inspect; do
+        expect 64 $tool
+        grep -Eq "as in: $tool .*\.kvc|name a cache" "$err" || { cat "$err"; return 1; }
+    done
+    expect 64 cag-bench run
+    grep -q 'as in: cag-bench kb.kvc' "$err"
+}
+
+@test "a report of cag-bench fits 40 and 80 columns, and is Markdown in a pipe" {
+    expect 0 cag-bench load -q -r 1 --warmup 0 --export-json r.json docs.kvc
+    grep -q '^| map | ' "$out"
+    cag-bench show r.json | cmp - "$out"
+    for columns in 40 80; do
+        shown $columns "cag-bench show r.json" >seen
+        no_wider $columns <seen
+        [ "$(grep -Ec '^(map|open|expand|verify|file_bytes)\b' seen)" -ge 5 ]
+        not grep -q '^|' seen
+    done
 }

@@ -152,7 +152,7 @@ static void values(void **state)
 static void wrong_words(void **state)
 {
     (void)state;
-    refuses("", "no file or argument given");
+    refuses("", "no file or argument given, as in: cag-try a.kvc");
     refuses("a --jsno", "unknown option '--jsno'; did you mean '--json'?");
     refuses("a --maxmemory=5",
             "unknown option '--maxmemory'; did you mean '--max-memory'?");

@@ -7,7 +7,7 @@
  *
  * Figures, by name (each with its number of prefix tokens):
  *   tokenize prefill encode write build       seconds of a construction
- *   build_rate                                prefix tokens a second
+ *   prefill_rate                              prefix tokens a second
  *   loss_kl loss_same                         of --precision fast against
  *                                             default: mean KL in nats, and
  *                                             in % equal first choices
