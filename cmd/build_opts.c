@@ -362,23 +362,9 @@ static const char *const *patterns(const struct opt_list *l, const char *name,
     return l->n ? out : NULL;
 }
 
-int build_fill(cag_build_opts *b, const cag_manifest *m)
+/* What is only to be copied. */
+static void copy_options(cag_build_opts *b)
 {
-    /* these live as long as the program */
-    static const char *system_text, *template_text;
-    static const char *include[OPT_LIST_MAX + 1], *exclude[OPT_LIST_MAX + 1];
-    cag_error err = CAG_ERROR_INIT;
-    int status;
-
-    refuse_idle();
-    cag_build_opts_init(b);
-    b->include = patterns(&cli.include, "include", include);
-    b->exclude = patterns(&cli.exclude, "exclude", exclude);
-    b->places = *places_get();
-    b->hooks = places_hooks();
-    if (cli.engine.precision == CAG_PRECISION_DEFAULT && !cli.refresh &&
-        (!cli.engine.device || strncmp(cli.engine.device, "cuda", 4) != 0))
-        build_hint(&b->hooks);
     b->model = cli.model;
     b->output = cli.output;
     b->system = cli.system;
@@ -396,8 +382,6 @@ int build_fill(cag_build_opts *b, const cag_manifest *m)
     b->force = cli.force;
     b->keep_mtime = cli.keep_mtime;
     b->allow_outside = cli.allow_outside;
-    if (cli.allow_outside && !cli.refresh)
-        opt_fail("--allow-outside belongs to --refresh");
     b->checkpoint = cli.checkpoint;
     b->checkpoint_s = cli.checkpoint_s;
     b->verify_full = cli.verify == 1;
@@ -406,6 +390,13 @@ int build_fill(cag_build_opts *b, const cag_manifest *m)
     b->depfile = cli.depfile;
     b->template_date = places_epoch();
     b->now = places_now();
+}
+
+/* Options that need, or exclude, each other, and their spelling. */
+static void check_options(cag_build_opts *b)
+{
+    if (cli.allow_outside && !cli.refresh)
+        opt_fail("--allow-outside belongs to --refresh");
     if (cli.template_date &&
         !operand_date(cli.template_date, &b->template_date))
         opt_fail("--template-date is '%s', expected YYYY-MM-DD",
@@ -422,7 +413,14 @@ int build_fill(cag_build_opts *b, const cag_manifest *m)
     if (cli.template_name && cli.template_file)
         opt_fail("--chat-template and --chat-template-file exclude each "
                  "other");
-    if (cli.template_name && (status = check_template_name(m)) != UI_OK)
+}
+
+/* Values that a manifest may hold, too. */
+static int check_values(cag_build_opts *b, const cag_manifest *m)
+{
+    int status = cli.template_name ? check_template_name(m) : UI_OK;
+
+    if (status)
         return status;
     if (cli.engine.device && !cag_device_is_name(cli.engine.device))
         return bad_value(&cli.engine.device, "device", m,
@@ -435,6 +433,31 @@ int build_fill(cag_build_opts *b, const cag_manifest *m)
                          "gpu-layers is '%s', expected all, auto or a number "
                          "from 1 on (for none: --device cpu)",
                          cli.engine.gpu_layers);
+    return UI_OK;
+}
+
+int build_fill(cag_build_opts *b, const cag_manifest *m)
+{
+    /* these live as long as the program */
+    static const char *system_text, *template_text;
+    static const char *include[OPT_LIST_MAX + 1], *exclude[OPT_LIST_MAX + 1];
+    cag_error err = CAG_ERROR_INIT;
+    int status;
+
+    refuse_idle();
+    cag_build_opts_init(b);
+    b->include = patterns(&cli.include, "include", include);
+    b->exclude = patterns(&cli.exclude, "exclude", exclude);
+    b->places = *places_get();
+    b->hooks = places_hooks();
+    if (cli.engine.precision == CAG_PRECISION_DEFAULT && !cli.refresh &&
+        (!cli.engine.device || strncmp(cli.engine.device, "cuda", 4) != 0))
+        build_hint(&b->hooks);
+    copy_options(b);
+    check_options(b);
+    status = check_values(b, m);
+    if (status)
+        return status;
     engine_opts_fill(&cli.engine, &b->engine);
     if ((cli.system_file &&
          cag_read_text(cli.system_file, &system_text, &err) != CAG_OK) ||
