@@ -48,6 +48,21 @@ counted() {
     grep -q 'cuda' "$out"
 }
 
+@test "a second look at the passages alone, on the GPU and split" {
+    local look layers
+    for look in mask auto; do
+        expect 0 cag-ask -n 6 --device cpu --focus $look qwen.kvc "Who leads?"
+        cp "$out" cpu.txt
+        [ -s cpu.txt ]
+        for layers in all 1; do
+            counted cag-ask -n 6 --focus $look --gpu-layers $layers qwen.kvc \
+                "Who leads?"
+            [ "$(count launches)" -ge 8 ]
+            cmp cpu.txt "$out"
+        done
+    done
+}
+
 @test "codec q8h is answered from on the GPU, as codes" {
     local device
     cag-build -q --codec q8h --max-loss 1 --device auto -m "$MODELS/qwen3" \
