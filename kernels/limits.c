@@ -174,18 +174,17 @@ static const struct kernels_limit limits[] = {
     { "avx512vnni", run_vnni512, 10 * 2.0 * 64 },
     { "avxvnni", run_vnni256, 10 * 2.0 * 32 },
     { "avx2", run_madd, 10 * 2.0 * 32 },
+    { NULL, NULL, 0 },
 };
-#define N_LIMIT (sizeof limits / sizeof limits[0])
 #else
-static const struct kernels_limit limits[1];
-#define N_LIMIT 0
+static const struct kernels_limit limits[] = { { NULL, NULL, 0 } };
 #endif
 
 const struct kernels_limit *kernels_limit(const char *family)
 {
     const char *space = strrchr(family, ' ');
 
-    for (size_t i = 0; i < N_LIMIT; i++)
+    for (int i = 0; limits[i].instructions; i++)
         if (!strcmp(limits[i].instructions, space ? space + 1 : family))
             return &limits[i];
     return NULL;

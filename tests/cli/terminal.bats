@@ -111,13 +111,13 @@ held_up() {
         sleep 10.2
         kill -CONT "$(cat pid)"
     fi
-    wait $!
+    wait $! || true # on_tty.py ends what takes half a minute
 }
 
 @test "a long prefill reminds of --precision fast, once and on a terminal" {
     cag-build --version | grep -q avx2 || skip "kernels avx2 are not built in"
-    for i in {1..400}; do echo "Line $i of knowledge that takes its time."; done >long.md
-    CAG_KERNELS=avx2 cag-build -q -n long.md >/dev/null || skip "this CPU has no AVX2"
+    for i in {1..120}; do echo "Line $i of knowledge that takes its time."; done >long.md
+    [[ "$(CAG_KERNELS=avx2 cag-build -n long.md 2>&1)" != *"this CPU cannot run"* ]] || skip "this CPU has no AVX2"
     for s in 0.2 0.6 1.8; do # not before the prefill, nor when half is done
         held_up $s
         ! grep -q -- "--precision fast takes less time" shown.txt || break

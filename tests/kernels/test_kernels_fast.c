@@ -382,7 +382,8 @@ static void test_named(void **state)
         for (int j = 0; (f = kernels_fast_at(j, &usable)); j++)
             if (strcmp(f->name, named[i].name) == 0)
                 break;
-        assert_non_null(f);
+        if (!f) /* not in this build: another architecture */
+            continue;
         for (int j = 0; kernels_at(j, &set_usable); j++)
             if (strcmp(kernels_at(j, &set_usable)->name, named[i].set) == 0)
                 break;
