@@ -64,6 +64,8 @@ const opt_spec build_specs[] = {
                "refuse a lossy codec above this mean KL; default 3e-4"),
     OPT_CHOICE_OF(0, "calibrate", &cli.calibrate, cag_calibrate_name, NULL,
                   "find heads that quote: for better evidence"),
+    OPT_STR(0, "questions", &cli.questions, "F", NULL,
+            "measure a null for the label weak: one a line, or JSONL"),
     OPT_I64('c', "ctx-size", &cli.n_ctx, 64, 1 << 24, "N", NULL,
             "context to build for; default: the model's"),
     OPT_I64(0, "reserve", &cli.reserve, 0, 1 << 24, "N", NULL,
@@ -321,7 +323,7 @@ static void refuse_idle(void)
         &cli.title,         &cli.files0,
         &cli.front,         &cli.template_name,
         &cli.template_file, &cli.engine.precision,
-        &cli.calibrate
+        &cli.calibrate,     &cli.questions
     };
     static const void *const how[] = {
         &cli.model,    &cli.template_date,    &cli.chunk,      &cli.force,
@@ -378,6 +380,11 @@ static void copy_options(cag_build_opts *b)
     b->codec = cag_kvc_codec_name(cli.codec);
     b->max_loss = cli.max_loss;
     b->calibrate = (cag_calibrate)cli.calibrate;
+    if (cli.questions && cli.calibrate == CAG_CALIBRATE_OFF)
+        opt_fail("--questions needs the copy heads that --calibrate off does "
+                 "without");
+    if (cli.questions)
+        b->calibrate = CAG_CALIBRATE_HEADS;
     b->engine.pass_rows = cli.chunk;
     b->force = cli.force;
     b->keep_mtime = cli.keep_mtime;

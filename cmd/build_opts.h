@@ -12,7 +12,7 @@
 struct build_cli {
     const char *model, *output, *files0, *title, *system, *system_file, *label,
         *refusal, *ack, *template_name, *template_file, *template_date,
-        *depfile, *recode, *mode, *manifest;
+        *depfile, *recode, *mode, *manifest, *questions;
     struct engine_cli engine;
     int codec, calibrate, front, verify, chunk;
     int64_t n_ctx, reserve, max_memory;
@@ -28,6 +28,11 @@ extern const opt_spec build_specs[];
 int build_take_manifest(const cag_manifest *m);
 /* Ends the program where --recode names no codec to convert to. */
 void build_check_recode(void);
+/* --questions: measure the null of the cache that was built.  Returns an exit
+ * status. */
+int build_null(const cag_build_opts *b);
+/* Has the cache at path a null? */
+bool build_has_null(const char *path);
 /* For --print-config: in words what 0 and -1 stand for. */
 void build_show_defaults(void);
 /* All but sources; reads the files that options name.  m, or NULL, says where

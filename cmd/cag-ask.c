@@ -367,6 +367,23 @@ static int show_prompt(cag_kb *kb, const char *question, size_t n)
                       : ui_fail(CAG_E_LIMIT, NULL, "the question does not fit");
 }
 
+/* What was asked for, and this cache cannot do, or only in part. */
+static void warn_limits(const cag_kb *kb)
+{
+    const cag_kvc_attention *a = cag_kvc_get_attention(cag_kb_get_kvc(kb));
+
+    if (o.think && !cag_kb_knows_thinking(kb))
+        ui_warn("the cache's chat template has no switch for thinking; "
+                "--think changes nothing");
+    if (o.require == CAG_SUPPORT_WEAK && !(a && a->has_null))
+        ui_warn("the cache has no null, so that weak support is that of "
+                "quotes alone; cag-build --questions measures one");
+    else if (o.require == CAG_SUPPORT_WEAK &&
+             !strcmp(cag_kb_evidence_by(kb), "words"))
+        ui_warn("attention is not measured here, so that weak support is "
+                "that of quotes alone");
+}
+
 int main(int argc, char **argv)
 {
     char **word = opt_parse(&usage, argc, argv, 1);
@@ -402,9 +419,8 @@ int main(int argc, char **argv)
     }
     if (!status && o.log && cag_check_beside(cag_kb_get_kvc(kb), o.log, &err))
         status = ui_error(&err);
-    if (!status && o.think && !cag_kb_knows_thinking(kb))
-        ui_warn("the cache's chat template has no switch for thinking; "
-                "--think changes nothing");
+    if (!status)
+        warn_limits(kb);
     if (!status && o.batch)
         status = ask_batch(&a, kb);
     else if (!status && talk)

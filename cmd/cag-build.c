@@ -96,6 +96,8 @@ static int build(cag_build_opts *b, char **operand, const cag_manifest *m)
         report_excess(&r, cli.json);
     status = st ? ui_error(&err) : UI_OK;
     cag_build_report_release(&r);
+    if (!status && cli.questions && !cli.dry_run)
+        status = build_null(b);
     operands_release(&list);
     return status;
 }
@@ -115,6 +117,7 @@ static int refresh(cag_build_opts *b, char **file)
         cag_build_report r;
         cag_error err = CAG_ERROR_INIT;
         cag_status st;
+        bool had_null = build_has_null(*file);
 
         ui_catch(cli.checkpoint);
         st = cag_refresh(*file, b, &r, &err);
@@ -125,6 +128,10 @@ static int refresh(cag_build_opts *b, char **file)
             status = report_worse(status, ui_error(&err));
         } else {
             report_build(*file, &r, cli.json);
+            if (had_null && !build_has_null(*file))
+                ui_warn("%s: the null of its questions was measured on the "
+                        "old text and is gone; build it with --questions",
+                        ui_clean(*file));
         }
         cag_build_report_release(&r);
         if (st == CAG_E_CANCELLED)

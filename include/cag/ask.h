@@ -83,6 +83,9 @@ CAG_API const char *cag_kb_device(const cag_kb *kb);  /* "cpu"             */
 CAG_API const char *cag_kb_note(const cag_kb *kb);
 CAG_API cag_device_memory cag_kb_device_memory(const cag_kb *kb);
 CAG_API uint64_t cag_kb_device_bytes(const cag_kb *kb);
+/* What evidence is found by: "words", or "words+heads" where the cache has copy
+ * heads and the device measures them. */
+CAG_API const char *cag_kb_evidence_by(const cag_kb *kb);
 CAG_API int64_t cag_kb_n_ctx(const cag_kb *kb); /* tokens, prefix included */
 CAG_API int cag_kb_sources_unseen(const cag_kb *kb);
 CAG_API double cag_kb_load_s(const cag_kb *kb); /* seconds of cag_kb_open  */
@@ -184,7 +187,9 @@ typedef struct cag_answer {
     cag_looked *looked;   /* with focus, and then tokens and seconds are of all
                              looks; or NULL                                 */
     bool looped;          /* finish is "length" since it repeated itself    */
-    uint64_t reserved[4];
+    void *attention; /* opaque: where the model looked, for what it is checked
+                        with; or NULL                                      */
+    uint64_t reserved[3];
 } cag_answer;
 CAG_API void cag_answer_release(cag_answer *a);
 

@@ -2,8 +2,9 @@
  * evidence.h - what an answer stands on: lines of the sources, verbatim
  * quotes, what stands nowhere, and a label.
  *
- * All of it is found by words, after the answer and without the model, from
- * the cached text: the same question, answer and cache give the same bytes.
+ * It is found by words, after the answer, from the cached text, and with a
+ * cache that has copy heads by where these looked while the answer was made:
+ * the same question, answer and cache give the same bytes.
  */
 #ifndef CAG_EVIDENCE_H
 #define CAG_EVIDENCE_H
@@ -19,13 +20,16 @@ extern "C" {
 #endif
 
 /*
- * How well the knowledge holds an answer up, by its words.
+ * How well the knowledge holds an answer up.  Both labels ask that every
+ * number, date and name of the answer stands in knowledge or question.
  *
  *   STRONG  one sentence of the knowledge has most of the question's words and
- * the new ones of the answer (score >= CAG_SUPPORT_SCORE), and every number,
- * date and name of the answer stands in knowledge or question WEAK    not given
- * yet: it needs what the model attended to NONE    neither: the text does not
- * visibly say this in these words
+ *           the new ones of the answer (score >= CAG_SUPPORT_SCORE)
+ *   WEAK    not that, but quotes are most of what is new in the answer
+ *           (CAG_SUPPORT_QUOTED), or the model looked at one place more than
+ *           it does where the text has no answer (the cache's null,
+ *           cag_kvc_attention), and half of the new words stand there
+ *   NONE    neither: the text does not visibly say this
  *
  * It is no proof: numbers that were swapped, a "not" that was lost and
  * questions made to mislead pass; a right answer to a question in other
@@ -36,7 +40,9 @@ typedef enum cag_support {
     CAG_SUPPORT_WEAK,
     CAG_SUPPORT_STRONG
 } cag_support;
-#define CAG_SUPPORT_SCORE 0.10
+#define CAG_SUPPORT_SCORE  0.10
+#define CAG_SUPPORT_QUOTED 0.67
+#define CAG_SUPPORT_SHARED 0.50
 
 /* The file of a source, compared with what was read when the cache was built.
  */
@@ -91,6 +97,8 @@ typedef struct cag_checked {
     char *withheld;         /* [n_withheld] the answer that was not given,
                                or NULL; the answer's text is the refusal */
     size_t n_withheld;
+    const char *by; /* "words"; "words+heads": by the attention of the cache's
+                       copy heads, too; static */
 } cag_checked;
 
 #ifdef __cplusplus

@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "evidence/line_mass.h"
 #include "evidence/support_facts.h"
 #include "util/error.h"
 #include "util/mem.h"
@@ -33,6 +34,7 @@ void cag_answer_release(cag_answer *a)
     mem_free(a->reasoning);
     answer_checked_free(a->checked);
     answer_looked_free(a->looked);
+    line_mass_release(a->attention);
     memset(a, 0, sizeof *a);
 }
 
@@ -63,6 +65,7 @@ cag_status answer_copy(cag_answer *to, const cag_answer *a, cag_error *err)
     to->text = mem_strndup(a->text, a->size);
     to->reasoning = a->reasoning ? mem_strdup(a->reasoning) : NULL;
     to->looked = a->looked ? copy_looked(a->looked) : NULL;
+    to->attention = line_mass_share(a->attention);
     if (to->text && (!a->reasoning || to->reasoning) &&
         (!a->looked || to->looked))
         return CAG_OK;

@@ -114,10 +114,12 @@ static const struct crew_member *find_twin(const struct crew *c,
     return NULL;
 }
 
-/* Sessions that see all of the cache are kept, those of later looks are not. */
+/* Sessions that see all of the cache are kept, those of later looks are not;
+ * nor is one that is measured: what it has read before would not be. */
 static bool keeps(const struct crew *c, const struct crew_member *m)
 {
-    return c->kept && m->owner && m->look == CAG_FOCUS_OFF;
+    return c->kept && m->owner && m->look == CAG_FOCUS_OFF &&
+           !m->turn.mass.lines;
 }
 
 /* What a session of the same owner has read is not read again. */

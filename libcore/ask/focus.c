@@ -8,6 +8,7 @@
 #include "ask/answer_copy.h"
 #include "ask/kb.h"
 #include "ask/support.h"
+#include "evidence/line_mass.h"
 #include "util/error.h"
 #include "util/mem.h"
 
@@ -48,7 +49,9 @@ cag_status focus_check(const cag_kb *kb, const cag_ask_params *p,
     return CAG_OK;
 }
 
-static cag_status find_passages(struct focus *f, cag_error *err)
+/* extra [lines of the index], or NULL: words alone. */
+static cag_status find_passages(struct focus *f, const double *extra,
+                                cag_error *err)
 {
     struct evidence_base *b = f->kb->evidence;
     const struct passages_asked asked = { .question = f->question.text,
@@ -57,12 +60,14 @@ static cag_status find_passages(struct focus *f, cag_error *err)
                                           .n_before = f->before.size,
                                           .most = f->kb->is_small
                                                       ? PASSAGE_MAX - 1
-                                                      : PASSAGE_MAX };
+                                                      : PASSAGE_MAX,
+                                          .extra = extra };
     struct passages ps;
     cag_status st = passages_find(b->index, &asked, &ps, err);
 
     if (st)
         return st;
+    f->looked->n_passage = 0;
     f->n_range = passage_tokens(f->kb->kvc, &ps, f->range);
     for (int i = 0; i < ps.n && f->n_range && !st; i++) {
         const struct passage *p = &ps.at[i];
@@ -97,7 +102,23 @@ cag_status focus_init(struct focus *f, cag_kb *kb, const cag_ask_params *p,
         st = support_base(kb, err);
     if (!st && !(f->looked = mem_zalloc(sizeof *f->looked)))
         st = cag_fail_nomem(err, "second look");
-    return st ? st : find_passages(f, err);
+    return st ? st : find_passages(f, NULL, err);
+}
+
+/* What the first look was at, while it read the question, says more of where
+ * that leads than its words do. */
+static cag_status find_again(struct focus *f, const struct line_mass *mass,
+                             cag_error *err)
+{
+    double *extra = mem_alloc_array(mass->n_line + 1, sizeof *extra);
+    cag_status st = CAG_OK;
+
+    if (!extra)
+        return cag_fail_nomem(err, "passages");
+    line_mass_shares(f->kb->evidence->index, mass->question, extra);
+    st = find_passages(f, extra, err);
+    mem_free(extra);
+    return st;
 }
 
 /* A model of less than half a billion parameters gives strong answers that are
@@ -216,6 +237,8 @@ cag_status focus_take(struct focus *f, cag_focus look, cag_answer *a,
         return CAG_OK;
     }
     st = judge(f, look, a, &l->look[l->n_look++], err);
+    if (!st && i == 0 && a->attention)
+        st = find_again(f, a->attention, err);
     if (st) {
         cag_answer_release(a);
         return st;

@@ -246,6 +246,8 @@ cag_status cag_kb_open(const char *path, const cag_kb_opts *given, cag_kb **out,
         st = open_model(kb, o, err);
     if (!st && !o->no_weights)
         st = open_engine(kb, o, err);
+    if (!st && !o->no_weights)
+        st = kb_set_heads(kb, err);
     if (!st)
         kb->tail.room = kb->n_ctx - (int64_t)kb->n_ids;
     if (!st)
@@ -309,6 +311,11 @@ uint64_t cag_kb_device_bytes(const cag_kb *kb)
 const char *cag_kb_device(const cag_kb *kb)
 {
     return kb->engine ? cag_engine_device(kb->engine) : "none";
+}
+
+const char *cag_kb_evidence_by(const cag_kb *kb)
+{
+    return kb->n_head ? "words+heads" : "words";
 }
 
 int64_t cag_kb_n_ctx(const cag_kb *kb)

@@ -35,6 +35,8 @@ struct cag_kb {
     double load_s;
     struct kb_file *file; /* [n_file] */
     int n_file;
+    int n_head;      /* copy heads that are measured; 0: none */
+    bool calibrates; /* their null is being measured */
     bool no_cache;
     bool is_small;     /* the model: focus.c                                  */
     int64_t spare_tok; /* room that sessions have for later turns */
@@ -48,6 +50,9 @@ struct cag_kb {
  * over, removed) is still mapped as it was.  CAG_E_IO names the file.
  */
 cag_status kb_check_files(const cag_kb *kb, cag_error *err);
+/* Give the engine the cache's copy heads, if it takes them (kb->n_head).
+ * CAG_E_MISMATCH (heads that the model does not have), CAG_E_NOMEM. */
+cag_status kb_set_heads(cag_kb *kb, cag_error *err);
 /* A question of which the model cannot see everything is worth a warning. */
 void kb_note_dropped(const cag_kb *kb, const cag_ids *ids);
 /* May a token end an answer of this cache? */

@@ -42,6 +42,28 @@ static cag_status fill_evidence(struct evidence_base *b,
     return st;
 }
 
+/*
+ * Not strong, but held up: by quotes that are most of what the answer adds to
+ * the question, or by what the model looked at, more than the cache's null, in
+ * a place that has half of the answer's new words.
+ */
+static cag_status is_weak(const cag_kb *kb, const struct evidence_asked *asked,
+                          const cag_checked *c, bool *weak, cag_error *err)
+{
+    const cag_kvc_attention *null = cag_kvc_get_attention(kb->kvc);
+    struct line_mass_figures f;
+    double quoted;
+    cag_status st = evidence_quoted(c->quote, c->n_quote, asked, &quoted, err);
+
+    *weak = !st && quoted >= CAG_SUPPORT_QUOTED;
+    if (st || *weak || !asked->mass || !null->has_null)
+        return st;
+    st = line_mass_figures(kb->evidence->index, asked->mass, asked, &f, err);
+    *weak = !st && f.peak * f.confidence > (double)null->null &&
+            f.shared >= CAG_SUPPORT_SHARED;
+    return st;
+}
+
 /* The label, and what it is made of.  A refusal says nothing: its lines are
  * those the question points to. */
 static cag_status judge(cag_kb *kb, const cag_text *question,
@@ -56,20 +78,27 @@ static cag_status judge(cag_kb *kb, const cag_text *question,
                                     .before = known[1].text,
                                     .n_before = known[1].size,
                                     .answer = a->text,
-                                    .n_answer = a->refused ? 0 : a->size };
-    bool cut = !strcmp(a->finish, "length");
+                                    .n_answer = a->refused ? 0 : a->size,
+                                    .mass = a->attention };
+    bool cut = !strcmp(a->finish, "length"), weak = false;
     cag_status st = evidence_find(b->index, &asked, f, err);
 
     if (!st && !a->refused)
         st = support_unknown_facts(b, a->text, a->size, cut, known,
                                    &c->unsupported, &c->n_unsupported, err);
+    if (!st && !a->refused)
+        st = evidence_quotes(b, kb->tok, a->text, a->size, &c->quote,
+                             &c->n_quote, err);
+    if (!st && !a->refused && !c->n_unsupported)
+        st = is_weak(kb, &asked, c, &weak, err);
     if (st)
         return st;
     c->score = f->q2n;
-    c->support = !a->refused && f->q2n >= CAG_SUPPORT_SCORE && !c->n_unsupported
-                     ? CAG_SUPPORT_STRONG
-                     : CAG_SUPPORT_NONE;
+    c->support = weak ? CAG_SUPPORT_WEAK : CAG_SUPPORT_NONE;
+    if (!a->refused && f->q2n >= CAG_SUPPORT_SCORE && !c->n_unsupported)
+        c->support = CAG_SUPPORT_STRONG;
     c->refused_by = a->refused ? "model" : NULL;
+    c->by = a->attention ? "words+heads" : "words";
     return CAG_OK;
 }
 
@@ -80,12 +109,7 @@ static cag_status examine(cag_kb *kb, const cag_text *question,
     struct evidence_found f;
     cag_status st = judge(kb, question, before, a, &f, c, err);
 
-    if (!st)
-        st = fill_evidence(kb->evidence, &f, c, err);
-    if (!st && !a->refused)
-        st = evidence_quotes(kb->evidence, kb->tok, a->text, a->size, &c->quote,
-                             &c->n_quote, err);
-    return st;
+    return st ? st : fill_evidence(kb->evidence, &f, c, err);
 }
 
 cag_status support_base(cag_kb *kb, cag_error *err)

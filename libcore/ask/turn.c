@@ -67,6 +67,12 @@ static bool is_greedy(const struct turn *t)
     return !(t->params->sampling.temperature > 0);
 }
 
+/* May a device keep the logits to itself? */
+static bool wants_best(const struct turn *t)
+{
+    return is_greedy(t) && !t->mass.log_p;
+}
+
 /* Take the next token, from row i of a step: feed it, or end the turn. */
 static cag_status pick(struct turn *t, const cag_step *step, int i,
                        cag_error *err)
@@ -90,6 +96,10 @@ static cag_status pick(struct turn *t, const cag_step *step, int i,
     t->n_generated++;
     bytes = cag_token_bytes(t->kb->tok, id, false, &n);
     st = bytes ? answer_add(&t->answer, bytes, n, err) : CAG_OK;
+    if (!st && t->mass.log_p)
+        st = turn_mass_token(&t->mass, t->kb,
+                             step->logits + (size_t)i * (size_t)t->kb->n_vocab,
+                             id, t->answer.text.size, err);
     if (st)
         return st;
     t->n_counted += !answer_in_think(&t->answer);
@@ -172,6 +182,8 @@ cag_status turn_prepare(struct turn *t, cag_kb *kb, const struct turn_prompt *q,
         draft_add(&t->draft, q->ids, q->n_ids);
     if (!st)
         st = open_session(t, q, err);
+    if (!st && !q->alone)
+        st = turn_mass_begin(&t->mass, kb, p, t->session, t->n_prompt, err);
 out:
     if (st)
         turn_release(t);
@@ -187,11 +199,13 @@ cag_status turn_begin(struct turn *const *t, cag_step *step, int n,
         step[i] = (cag_step){ .session = t[i]->session,
                               .ids = t[i]->draft.own + t[i]->n_reused,
                               .n_ids = (int)(t[i]->n_prompt - t[i]->n_reused),
-                              .greedy = is_greedy(t[i]) };
+                              .greedy = wants_best(t[i]) };
     st = cag_session_prefill_many(step, n, err);
     for (int i = 0; i < n && !st; i++) {
         t[i]->prefill_s = clock_s() - t[i]->start_s;
-        st = pick(t[i], &step[i], 0, err);
+        st = turn_mass_read(&t[i]->mass, t[i]->kb, t[i]->session, err);
+        if (!st)
+            st = pick(t[i], &step[i], 0, err);
     }
     return st;
 }
@@ -226,8 +240,8 @@ void turn_step(struct turn *t, int n_draft, cag_step *step)
     *step = (cag_step){ .session = t->session,
                         .ids = t->feed,
                         .n_ids = 1,
-                        .greedy = is_greedy(t) };
-    if (!p->no_draft && step->greedy && n_draft > 0)
+                        .greedy = wants_best(t) };
+    if (!p->no_draft && is_greedy(t) && n_draft > 0)
         step->n_ids += draft_propose(&t->draft, n_draft, t->feed + 1);
 }
 
@@ -288,8 +302,11 @@ cag_status turn_finish(struct turn *t, cag_answer *out, cag_error *err)
     const char *refusal = t->kb->tail.refusal;
     /* it was made of what is in the files, while it was made */
     cag_status st = kb_check_files(t->kb, err);
+    struct line_mass *lines = NULL;
     bool cancelled;
 
+    if (!st)
+        st = turn_mass_end(&t->mass, t->kb, t->session, &lines, err);
     if (!st)
         st = answer_end(&t->answer, err);
     cancelled = t->answer.cancelled;
@@ -305,6 +322,8 @@ cag_status turn_finish(struct turn *t, cag_answer *out, cag_error *err)
             t->kb->no_cache ? 0 : (int64_t)t->n_cached + t->n_reused;
         out->n_prompt = t->n_prompt - t->n_reused +
                         (t->kb->no_cache ? (int64_t)t->n_cached : 0);
+        out->attention = out->text ? lines : NULL;
+        lines = out->text ? NULL : lines;
         out->n_generated = t->n_generated;
         out->n_drafted = t->draft.n_drafted;
         out->n_accepted = t->draft.n_accepted;
@@ -317,6 +336,7 @@ cag_status turn_finish(struct turn *t, cag_answer *out, cag_error *err)
         else if (cancelled)
             st = cag_fail(err, CAG_E_CANCELLED, NULL, -1, "cancelled");
     }
+    line_mass_release(lines);
     turn_release(t);
     return st;
 }
@@ -327,6 +347,7 @@ void turn_release(struct turn *t)
     draft_release(&t->draft);
     cag_sampler_free(t->sampler);
     cag_session_free(t->session);
+    turn_mass_release(&t->mass);
     t->sampler = NULL;
     t->session = NULL;
 }

@@ -70,6 +70,8 @@ bool engine_has_views(const cag_engine *e);
  */
 cag_status engine_set_heads(cag_engine *e, const struct copy_head *head, int n,
                             cag_error *err);
+/* Are they these? */
+bool engine_has_heads(const cag_engine *e, const struct copy_head *head, int n);
 /*
  * From now on each row appended to s adds to sum, for each of the engine's
  * heads, the share of its attention that each token of the prefix gets:

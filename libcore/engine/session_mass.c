@@ -51,6 +51,16 @@ cag_status engine_set_heads(cag_engine *e, const struct copy_head *head, int n,
     return CAG_OK;
 }
 
+bool engine_has_heads(const cag_engine *e, const struct copy_head *head, int n)
+{
+    bool same = e->n_head == n;
+
+    for (int i = 0; same && i < n; i++)
+        same = e->head[i].layer == head[i].layer &&
+               e->head[i].head == head[i].head;
+    return same;
+}
+
 static size_t sums(const cag_session *s)
 {
     return (size_t)s->engine->n_head * (size_t)s->prefix->n_tok;

@@ -176,6 +176,24 @@ static void score_windows(struct terms *t, const double *line, double *score)
     }
 }
 
+/* The other half: what the model looked at. */
+static void add_attention(const struct evidence_index *ix, const double *line,
+                          double *score)
+{
+    double words = 0, looked = 0;
+
+    for (size_t i = 0; i < ix->n_window; i++) {
+        double a = line_mass_window(&ix->window[i], line);
+
+        words = score[i] > words ? score[i] : words;
+        looked = a > looked ? a : looked;
+    }
+    for (size_t i = 0; i < ix->n_window && looked > 0; i++)
+        score[i] = (score[i] +
+                    words * line_mass_window(&ix->window[i], line) / looked) /
+                   2;
+}
+
 static bool overlaps(const struct evidence_found *f, uint32_t first,
                      uint32_t last)
 {
@@ -244,25 +262,39 @@ static double weight_of(struct terms *t, uint32_t first, uint32_t last)
     return sum[0] + sum[1];
 }
 
-/* Lines at the ends without which the window has the same words. */
-static void trim(struct terms *t, struct evidence_window *w)
+static double looked_at(const double *line, uint32_t first, uint32_t last)
+{
+    double sum = 0;
+
+    for (uint32_t i = first; line && i <= last; i++)
+        sum += line[i];
+    return sum;
+}
+
+/* Lines at the ends without which the window has the same words, and nine
+ * tenths of its attention. */
+static void trim(struct terms *t, const double *line, struct evidence_window *w)
 {
     /* sums of another order differ in the last bits */
     double all = weight_of(t, w->first, w->last) - 1e-9;
+    double least = looked_at(line, w->first, w->last) / 10;
 
-    while (w->first < w->last && weight_of(t, w->first + 1, w->last) >= all)
+    while (w->first < w->last && looked_at(line, w->first, w->first) <= least &&
+           weight_of(t, w->first + 1, w->last) >= all)
         w->first++;
-    while (w->first < w->last && weight_of(t, w->first, w->last - 1) >= all)
+    while (w->first < w->last && looked_at(line, w->last, w->last) <= least &&
+           weight_of(t, w->first, w->last - 1) >= all)
         w->last--;
 }
 
-static void narrow(struct terms *t, struct evidence_window *w)
+static void narrow(struct terms *t, const double *line,
+                   struct evidence_window *w)
 {
     const struct evidence_index *ix = t->ix;
     const struct index_sentence *s;
     const char *text = ix->text[ix->line[w->first].source].text;
 
-    trim(t, w);
+    trim(t, line, w);
     w->from = ix->line[w->first].off;
     w->to = line_end(ix, w->last);
     if (w->to - w->from <= EVIDENCE_BYTES || !(s = best_sentence(t, w)))
@@ -290,6 +322,7 @@ static cag_status find(const struct evidence_index *ix,
                        const struct evidence_asked *a, bool with_before,
                        struct evidence_found *out, cag_error *err)
 {
+    const double *looked = a->mass ? a->mass->answer : NULL;
     struct terms t;
     double *line = mem_alloc_array(ix->n_line + 1, sizeof *line);
     double *score = mem_alloc_array(ix->n_window + 1, sizeof *score);
@@ -301,9 +334,11 @@ static cag_status find(const struct evidence_index *ix,
     if (!st) {
         out->q2n = cover_sentences(&t, line);
         score_windows(&t, line, score);
+        if (looked)
+            add_attention(ix, looked, score);
         choose(ix, score, out);
         for (int i = 0; i < out->n_window; i++)
-            narrow(&t, &out->window[i]);
+            narrow(&t, looked, &out->window[i]);
     }
     mem_free(line);
     mem_free(score);

@@ -1,5 +1,6 @@
 /*
- * evidence.h - which lines of the knowledge hold an answer up, by words.
+ * evidence.h - which lines of the knowledge hold an answer up: by words and, if
+ * there is any, by the attention of the model's copy heads (line_mass.h).
  *
  * Q are the words of the question, N the new words of the answer: those that
  * are not in the question (small models repeat it, and that says nothing).
@@ -9,14 +10,20 @@
  *                      over the sentences S that touch one of its lines
  *   q2n                best cov(Q, S)^2 cov(N, S) over all sentences S
  *
+ * With attention half of a window's score is its share of the answer's, in
+ * proportion to the best window's, which is worth as much as the best score by
+ * words.  That ranks as score / best score + attention / best attention.
+ *
  * The evidence is the best three windows that do not overlap, at equal score
- * the earlier one, without the lines at their ends that add no asked word.
+ * the earlier one, without the lines at their ends that add no asked word and
+ * had less than a tenth of the window's attention.
  * Measured (tests/bench/results/evidence.md): the first holds the right answer
  * in over 90 of 100 right answers, one of the three in over 97.
  */
 #ifndef EVIDENCE_EVIDENCE_H
 #define EVIDENCE_EVIDENCE_H
 
+#include "evidence/line_mass.h"
 #include "evidence/evidence_index.h"
 
 #define EVIDENCE_MAX   3
@@ -31,6 +38,7 @@
 struct evidence_asked {
     const char *question, *before, *answer;
     size_t n_question, n_before, n_answer;
+    const struct line_mass *mass; /* of the answer; NULL: words alone */
 };
 
 struct evidence_found {

@@ -58,10 +58,43 @@ void evidence_base_free(struct evidence_base *b)
         buf_free(&b->folded[i]);
     words_table_release(&b->facts);
     mem_free(b->folded);
+    mem_free(b->line_of);
     mem_free(b->file);
     mem_free(b->text);
     mem_free(b->dir);
     mem_free(b);
+}
+
+cag_status evidence_base_lines(struct evidence_base *b, cag_error *err)
+{
+    const struct evidence_index *ix = b->index;
+    const int64_t *off = cag_kvc_id_offsets(b->kvc);
+    size_t n, tok = 0;
+
+    if (b->line_of)
+        return CAG_OK;
+    cag_kvc_ids(b->kvc, &n);
+    b->line_of = mem_alloc_array(n + 1, sizeof *b->line_of);
+    if (!b->line_of)
+        return cag_fail_nomem(err, "lines of tokens");
+    for (size_t i = 0; i < n; i++)
+        b->line_of[i] = -1;
+    for (int i = 0; i < b->n; i++) {
+        const cag_kvc_source *s = cag_kvc_get_source(b->kvc, i);
+        uint32_t line = ix->first_line[i], end = ix->first_line[i + 1];
+
+        while (tok < n && (uint64_t)off[tok] < s->text_off)
+            tok++;
+        for (; tok < n && line < end &&
+               (uint64_t)off[tok] < s->text_off + s->text_bytes;
+             tok++) {
+            while (line + 1 < end &&
+                   ix->line[line + 1].off <= (uint64_t)off[tok] - s->text_off)
+                line++;
+            b->line_of[tok] = (int32_t)line;
+        }
+    }
+    return CAG_OK;
 }
 
 /* The line of the file at which the text begins. */

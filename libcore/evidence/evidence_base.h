@@ -33,11 +33,15 @@ struct evidence_base {
                            before the first quote */
     struct words_table facts; /* of all texts, support_facts.h */
     bool has_facts;
+    int32_t *line_of; /* [tokens of the cache], see evidence_base_lines */
 };
 
 cag_status evidence_base_new(const cag_kvc *k, struct evidence_base **out,
                              cag_error *err);
 void evidence_base_free(struct evidence_base *b);
+/* The line of the index in which each token of the cache begins, -1 for those
+ * of no source: b->line_of, made at the first call.  CAG_E_NOMEM. */
+cag_status evidence_base_lines(struct evidence_base *b, cag_error *err);
 /* Bytes [from, to) of the text of a source, as a piece of its file.
  * Errors: CAG_E_NOMEM; a file that cannot be read is CAG_SOURCE_MISSING. */
 cag_status evidence_base_piece(struct evidence_base *b, int source,

@@ -79,7 +79,8 @@ bool evidence_json_add(jv *row, const cag_checked *c)
          (!c->withheld ||
           jv_set(row, "withheld", jv_new_str(c->withheld, c->n_withheld))) &&
          jv_set_str(row, "support", cag_support_name(c->support)) &&
-         jv_set_real(row, "support_score", evidence_json_score(c->score));
+         jv_set_real(row, "support_score", evidence_json_score(c->score)) &&
+         jv_set_str(row, "evidence_by", c->by);
     if (!ok) {
         jv_free(evidence);
         jv_free(quotes);
@@ -93,10 +94,10 @@ bool evidence_json_add(jv *row, const cag_checked *c)
 
 bool evidence_json_has(const char *key)
 {
-    static const char *const name[] = { "by",         "withheld",
-                                        "support",    "support_score",
-                                        "evidence",   "quotes",
-                                        "unsupported" };
+    static const char *const name[] = { "by",          "withheld",
+                                        "support",     "support_score",
+                                        "evidence",    "quotes",
+                                        "unsupported", "evidence_by" };
 
     for (size_t i = 0; i < sizeof name / sizeof name[0]; i++)
         if (!strcmp(key, name[i]))

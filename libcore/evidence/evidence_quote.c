@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "evidence/evidence.h"
 #include "evidence/words.h"
 #include "util/mem.h"
 
@@ -183,5 +184,56 @@ cag_status evidence_quotes(struct evidence_base *b, const cag_tokenizer *tok,
     }
     cag_ids_free(&ids);
     buf_free(&s);
+    return st;
+}
+
+/* -------------------------------------------------------- new words of it */
+
+struct quoted {
+    struct words_table known, quoted, seen;
+    int n_new, n_quoted;
+};
+
+static cag_status keep(void *ctx, const struct word *w, cag_error *err)
+{
+    uint32_t number;
+
+    return words_table_add(ctx, w->text, w->size, &number, err);
+}
+
+static cag_status count(void *ctx, const struct word *w, cag_error *err)
+{
+    struct quoted *x = ctx;
+    size_t n = x->seen.n;
+    cag_status st = CAG_OK;
+
+    if (words_table_find(&x->known, w->text, w->size) >= 0)
+        return CAG_OK;
+    st = keep(&x->seen, w, err);
+    if (!st && x->seen.n > n) {
+        x->n_new++;
+        x->n_quoted += words_table_find(&x->quoted, w->text, w->size) >= 0;
+    }
+    return st;
+}
+
+cag_status evidence_quoted(const cag_quote *q, int n,
+                           const struct evidence_asked *asked, double *share,
+                           cag_error *err)
+{
+    struct quoted x = { .n_new = 0 };
+    cag_status st =
+        words_each(asked->question, asked->n_question, keep, &x.known, err);
+
+    if (!st && asked->before)
+        st = words_each(asked->before, asked->n_before, keep, &x.known, err);
+    for (int i = 0; i < n && !st; i++)
+        st = words_each(q[i].at.text, q[i].at.size, keep, &x.quoted, err);
+    if (!st)
+        st = words_each(asked->answer, asked->n_answer, count, &x, err);
+    *share = !st && x.n_new ? (double)x.n_quoted / x.n_new : 0;
+    words_table_release(&x.known);
+    words_table_release(&x.quoted);
+    words_table_release(&x.seen);
     return st;
 }

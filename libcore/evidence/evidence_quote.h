@@ -17,6 +17,13 @@
 
 #define QUOTE_TOKENS 6
 
+struct evidence_asked;
+/* How many of the answer's new words (those that the question does not have),
+ * of 0 .. 1, its quotes have.  CAG_E_NOMEM. */
+cag_status evidence_quoted(const cag_quote *q, int n,
+                           const struct evidence_asked *asked, double *share,
+                           cag_error *err);
+
 /* *out: [*n] heap, NULL if there is none.  CAG_E_NOMEM. */
 cag_status evidence_quotes(struct evidence_base *b, const cag_tokenizer *tok,
                            const char *answer, size_t size, cag_quote **out,

@@ -101,3 +101,19 @@ json() { cag-inspect --json kb.kvc | jq -r "$1"; }
     fails 65 "section ATTN is damaged (SHA-256 differs)" cag-inspect kb.kvc
     fails 65 "section ATTN is damaged" cag-ask --stale ignore kb.kvc x
 }
+
+@test "--questions: what it needs, and what it says" {
+    fails 64 "--questions needs the copy heads that --calibrate off does without" cag-build -m "$model" --calibrate off --questions q.txt -o kb.kvc a.md
+    fails 64 "--questions does not go with --refresh" cag-build --refresh --questions q.txt kb.kvc
+    for i in $(seq 12); do echo "Where does box $i stand?"; done >q.txt
+    # the tiny model has no heads that are worth it: the cache is built, the null is not
+    fails 69 "copy heads have a quote mass of 0.00, below 0.20: they are not used" build --questions q.txt a.md
+    ok cag-inspect -t kb.kvc
+    [ "$(json .copy_heads.null)" = null ]
+    # weak is judged by quotes then, and that is said
+    run --separate-stderr cag-ask -m "$model" -n 5 --require-evidence weak kb.kvc 'Which box?' </dev/null
+    [ "$status" -eq 3 ]
+    says "the cache has no null, so that weak support is that of quotes alone"
+    run --separate-stderr cag-ask -m "$model" -n 5 --json --evidence kb.kvc 'Which box?' </dev/null
+    jq -e '.evidence_by == "words"' <<<"$output"
+}

@@ -182,7 +182,8 @@ static void expect_best(const char *text, const char *question,
                                 answer,
                                 strlen(question),
                                 before ? strlen(before) : 0,
-                                strlen(answer) };
+                                strlen(answer),
+                                NULL };
     struct evidence_found f;
     struct evidence_index *ix;
 
@@ -235,7 +236,8 @@ static double q2n_of(const char *text, const char *question, const char *before,
                                 answer,
                                 strlen(question),
                                 before ? strlen(before) : 0,
-                                strlen(answer) };
+                                strlen(answer),
+                                NULL };
     struct evidence_found f;
     struct evidence_index *ix;
 
@@ -269,7 +271,7 @@ static void no_memory_is_told(void **state)
 {
     struct index_text t = { rules, sizeof rules - 1 };
     struct evidence_asked a = {
-        "lost badge?", "before e\xCC\x81", "ten", 11, 9, 3
+        "lost badge?", "before e\xCC\x81", "ten", 11, 9, 3, NULL
     };
     bool done = false;
 
