@@ -194,12 +194,16 @@ $(B)/check_cuda: $(CHECK_CUDA)
 
 CU_SRC  := $(wildcard kernels/cuda/*_cuda.cu)
 CU_C    := $(wildcard kernels/cuda/*_cuda.c libcore/engine/cuda/*_cuda.c)
-CU_OBJ   = $(CU_SRC:%.cu=$(B)/obj/cuda/%.o)
-# PTX of the newest listed: what later devices compile at their first use
-CUDA_SM ?= 75 80 86 89 90
-CU_PTX   = $(lastword $(CUDA_SM))
+CU_OBJ   = $(CU_SRC:%.cu=$(B)/obj/cuda$(CU_TAG)/%.o)
+# PTX of 90, for what lies between 100 and 120, and of the newest listed: what
+# other devices compile at their first use
+CU_ALL  := 75 80 86 89 90 100 120
+CUDA_SM ?= $(CU_ALL)
+CU_PTX   = $(sort $(filter 90,$(CUDA_SM)) $(lastword $(CUDA_SM)))
 GENCODE  = $(foreach a,$(CUDA_SM),-gencode arch=compute_$a,code=sm_$a) \
-           -gencode arch=compute_$(CU_PTX),code=compute_$(CU_PTX)
+           $(foreach a,$(CU_PTX),-gencode arch=compute_$a,code=compute_$a)
+# another list has objects and a gpu-tree of its own: make gpu-tree CUDA_SM=90
+CU_TAG   = $(if $(filter-out $(CU_ALL),$(CUDA_SM))$(filter-out $(CUDA_SM),$(CU_ALL)),-$(subst $(eval) ,-,$(strip $(CUDA_SM))))
 NVFLAGS  = -std=c++17 -O3 -I. $(GENCODE) -Werror all-warnings -Xptxas -v \
            -Xcompiler -fPIC,-fvisibility=hidden,-Wall,-Wextra
 
@@ -207,12 +211,16 @@ print-nvcc:
 	@echo $(NVCC)
 
 # what ptxas says (registers, spills) is kept beside the object
-$(B)/obj/cuda/%.o: %.cu
+$(B)/obj/cuda$(CU_TAG)/%.o: %.cu
 	@mkdir -p $(@D)
 	$(say) NVCC $<
 	$(Q)$(NVCC) $(NVFLAGS) -MMD -MP -MF $(@:.o=.d) -c -o $@ $< 2> $(@:.o=.ptxas) \
 	    || { grep -v '^ptxas info' $(@:.o=.ptxas) >&2; rm -f $@; exit 1; }
 	@sed -n '/error\|warning/p' $(@:.o=.ptxas) >&2
+
+$(B)/cuda-sm: FORCE
+	@mkdir -p $(@D)
+	@echo '$(CUDA_SM)' | cmp -s - $@ || echo '$(CUDA_SM)' > $@
 
 cuda: $(B)/libcag-cuda.so ## the CUDA plugin; needs nvcc (CUDA 12.8 or 13)
 ifeq ($(NVCC),)
@@ -225,7 +233,7 @@ LINK_PLUGIN = $(NVCC) $(GENCODE) -shared -cudart static -o $@ $(PLUGIN_OBJ) -lcu
     -Xlinker --exclude-libs=ALL -Xlinker --no-undefined \
     -Xlinker -rpath='$$ORIGIN/lib' \
     -Xlinker -rpath=$(abspath $(dir $(NVCC))../lib64)
-$(B)/libcag-cuda.so: $(PLUGIN_OBJ)
+$(B)/libcag-cuda.so: $(PLUGIN_OBJ) $(B)/cuda-sm
 	$(say) NVLINK $@
 	$(Q)$(LINK_PLUGIN) $(patsubst -pthread,-lpthread,$(CORE_LIBS))
 
@@ -233,17 +241,18 @@ $(B)/libcag-cuda.so: $(PLUGIN_OBJ)
 # libraries that a machine with a GPU may lack linked in, or, where there is no
 # archive of one, beside it.  cuBLAS is that machine's.
 GPU      = $(B)/gpu
+GPU_DIR := $(B)/gpu-bin$(CU_TAG)
 GPU_SYS  = -lm -ldl -pthread
 GPU_LIBS = $(foreach l,$(filter-out $(GPU_SYS),$(CORE_LIBS)),\
              $(or $(filter /%,$(shell $(CC) -print-file-name=lib$(l:-l%=%).a)),$l)) \
            $(patsubst -pthread,-lpthread,$(GPU_SYS))
 GPU_STD  = -Xcompiler -static-libstdc++,-static-libgcc
-GPU_TEST := $(addprefix $(B)/gpu-bin/,test_cuda_kernels test_cuda_attention test_cuda_speed probe_cuda)
-GPU_BIN  := $(GPU_TEST) $(B)/gpu-bin/check_cuda $(B)/gpu-bin/libcag-cuda.so
-$(B)/gpu-bin/test_cuda_kernels: $(B)/obj/shim/tests/cuda/test_cuda_kernels.o
-$(B)/gpu-bin/test_cuda_attention: $(B)/obj/shim/tests/cuda/test_cuda_attention.o
-$(B)/gpu-bin/test_cuda_speed: $(B)/obj/shim/tests/cuda/test_cuda_speed.o
-$(B)/gpu-bin/probe_cuda: $(B)/obj/tests/cuda/probe_cuda.o
+GPU_TEST := $(addprefix $(GPU_DIR)/,test_cuda_kernels test_cuda_attention test_cuda_speed probe_cuda)
+GPU_BIN  := $(GPU_TEST) $(GPU_DIR)/check_cuda $(GPU_DIR)/libcag-cuda.so
+$(GPU_DIR)/test_cuda_kernels: $(B)/obj/shim/tests/cuda/test_cuda_kernels.o
+$(GPU_DIR)/test_cuda_attention: $(B)/obj/shim/tests/cuda/test_cuda_attention.o
+$(GPU_DIR)/test_cuda_speed: $(B)/obj/shim/tests/cuda/test_cuda_speed.o
+$(GPU_DIR)/probe_cuda: $(B)/obj/tests/cuda/probe_cuda.o
 # the kernels by themselves: no engine
 $(GPU_TEST): $(B)/obj/tests/cuda/device_control.o $(CU_OBJ) \
     $(patsubst %.c,$(B)/obj/%.o,$(filter kernels/%,$(CU_C))) $(B)/libcag.a
@@ -252,11 +261,11 @@ $(GPU_TEST): $(B)/obj/tests/cuda/device_control.o $(CU_OBJ) \
 	$(Q)$(NVCC) $(GENCODE) -cudart static $(GPU_STD) -o $@ $(filter $(B)/obj/%,$^) \
 	    $(B)/libcag.a -lcublas $(GPU_LIBS) -Xlinker -rpath='$$ORIGIN/lib'
 # Debian's libjansson.a is not position-independent
-$(B)/gpu-bin/libcag-cuda.so: $(PLUGIN_OBJ)
+$(GPU_DIR)/libcag-cuda.so: $(PLUGIN_OBJ)
 	@mkdir -p $(@D)
 	$(say) NVLINK $@
 	$(Q)$(LINK_PLUGIN) $(GPU_STD) $(GPU_LIBS:%/libjansson.a=-ljansson)
-$(B)/gpu-bin/check_cuda: $(CHECK_CUDA)
+$(GPU_DIR)/check_cuda: $(CHECK_CUDA)
 	@mkdir -p $(@D)
 	$(say) LD $@
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ -lcmocka $(GPU_LIBS) \
@@ -265,7 +274,7 @@ $(B)/gpu-bin/check_cuda: $(CHECK_CUDA)
 gpu-tree: $(GPU_BIN) ## what check-cuda runs, to carry to a machine with a GPU
 	@rm -rf $(GPU) && mkdir -p $(GPU)/lib
 	@for f in $^; do strip -o $(GPU)/$${f##*/} $$f || exit 1; done
-	@ldd $(GPU_BIN:$(B)/gpu-bin/%=$(GPU)/%) | sed -n 's/^.* => \(\/[^ ]*\) .*/\1/p' | sort -u | \
+	@ldd $(GPU_BIN:$(GPU_DIR)/%=$(GPU)/%) | sed -n 's/^.* => \(\/[^ ]*\) .*/\1/p' | sort -u | \
 	    grep -v '/\(libc\|libm\|libdl\|librt\|libpthread\|libcuda\|libcublas\|libcublasLt\)\.so' | \
 	    xargs cp -L -t $(GPU)/lib
 	@cp tests/cuda/check_cuda.sh tests/cuda/peer.py $(GPU)
