@@ -20,6 +20,7 @@ struct ask_opts {
     cag_row_format format;
     int parallel;
     const char *pattern; /* of a shard's output */
+    char *shard_file;    /* the output then, heap; or NULL */
     int shard, n_shard;  /* n_shard 0: all rows */
     bool resume, unordered, fail_fast, dry_run;
     int64_t max_errors;

@@ -181,7 +181,8 @@ static void fill(struct ask_opts *a)
         ask_shard_parse(o.shard, &a->shard, &a->n_shard);
         a->pattern = a->output;
         if (a->output)
-            a->output = ask_shard_name(a->output, a->shard, a->n_shard);
+            a->output = a->shard_file =
+                ask_shard_name(a->output, a->shard, a->n_shard);
     }
     a->format = o.batch && o.json ? CAG_ROWS_JSON : (cag_row_format)o.format;
     a->parallel = o.parallel;
@@ -433,6 +434,7 @@ int main(int argc, char **argv)
         ui_catch(false);
     }
     cag_kb_close(kb);
+    free(a.shard_file);
     free(question);
     return ui_close_stdout(status);
 }

@@ -529,6 +529,10 @@ cag_status cag_kb_batch(cag_kb *kb, const cag_batch_opts *given, cag_line_fn in,
     }
     if (st && b.slot)
         give_rest(&b);
+    r->n_prompt = b.crew.n_prompt;
+    r->n_generated = b.crew.n_generated;
+    /* it releases what runs, which is in the slots */
+    crew_release(&b.crew);
     for (int i = 0; b.slot && i < b.n_slot; i++) {
         cag_answer_release(&b.slot[i].member.answer);
         row_release(&b.slot[i].row);
@@ -544,9 +548,6 @@ cag_status cag_kb_batch(cag_kb *kb, const cag_batch_opts *given, cag_line_fn in,
         memcpy(&r->input_digest, digest, sizeof r->input_digest);
     }
     sha256_release(&b.input);
-    r->n_prompt = b.crew.n_prompt;
-    r->n_generated = b.crew.n_generated;
-    crew_release(&b.crew);
     r->seconds = clock_s() - start;
     return st;
 }
