@@ -180,6 +180,9 @@ static void on_gone(struct evhttp_connection *c, void *ctx)
     struct http_request *r = ctx;
 
     (void)c;
+    /* evhttp gives a request up that is being answered: it is ours then */
+    if (!evhttp_request_get_connection(r->req))
+        evhttp_request_free(r->req);
     r->req = NULL;
     if (r->on_close)
         r->on_close(r->ctx);

@@ -93,6 +93,33 @@ END
     chat 200 qwen "How long?" '"max_tokens":3'
 }
 
+@test "clients that leave cost no memory" {
+    serve qwen.kvc
+    leave() {
+        python3 - "$base" "$(dirname "$http")" "$1" <<'END'
+import json, sys
+sys.path.insert(0, sys.argv[2])
+import http_ask
+body = json.dumps({"model": "qwen", "max_tokens": 7900, "stream": True, "user": "x" * 100000,
+                   "messages": [{"role": "user", "content": "How long?"}]})
+for _ in range(int(sys.argv[3])):
+    c = http_ask.connect(sys.argv[1])
+    c.request("POST", "/v1/chat/completions", body)
+    r = c.getresponse()
+    r.readline()
+    r.close()
+    c.close()
+END
+        becomes 0 questions_running
+    }
+    held() { awk '/^RssAnon/ { print $2 }' "/proc/$pid/status"; }
+    leave 10
+    before=$(held)
+    leave 60
+    # each that were kept would be over 100 KB
+    [ $(($(held) - before)) -lt 4000 ] || { echo "$before, then $(held) KB"; return 1; }
+}
+
 @test "a full queue is a 429 that says when to come again; what was taken is answered" {
     serve -j 1 --max-queue 2 qwen.kvc
     python3 - "$base" "$(dirname "$http")" <<'END'
