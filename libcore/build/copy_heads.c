@@ -303,7 +303,7 @@ cag_status copy_heads_find(void *ctx, const cag_kvc *draft,
         return CAG_OK;
     if (st)
         return cag_error_copy(err, &why);
-    st = search(&s, draft, out, err);
+    st = search(&s, draft, out, &why);
     cag_session_free(s.session);
     cag_prefix_free(s.prefix);
     mem_free(s.q.id);
@@ -311,5 +311,15 @@ cag_status copy_heads_find(void *ctx, const cag_kvc *draft,
     mem_free(s.sum);
     mem_free(s.share);
     s.x->j->r->calibrate_s = clock_s() - start;
-    return st ? st : engine_set_heads(s.x->engine, NULL, 0, err);
+    /* a GPU that held the build must not fail over this */
+    if (st == CAG_E_NOMEM && s.x->j->o->calibrate == CAG_CALIBRATE_AUTO &&
+        strcmp(cag_engine_device(s.x->engine), "cpu") != 0) {
+        note(&s.x->j->o->hooks, CAG_NOTE_WARN,
+             "%s: no copy heads are looked for: %s", s.x->j->o->output,
+             why.msg);
+        out->n_head = 0;
+        st = CAG_OK;
+    }
+    return st ? cag_error_copy(err, &why)
+              : engine_set_heads(s.x->engine, NULL, 0, err);
 }
