@@ -3,6 +3,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -275,14 +276,18 @@ static void poke(void *ctx)
     sched_poke(s->sched);
 }
 
-/* What becomes of a cache, for who runs this. */
+/* What becomes of a cache, for who runs this: three threads say it. */
 static void say(const char *cache, const char *what, const cag_error *err)
 {
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+    pthread_mutex_lock(&lock);
     if (err)
         ui_warn("%s: %s: %s%s%s", cache, what, err->file,
                 err->file[0] ? ": " : "", err->msg);
     else
         ui_note("%s: %s", cache, what);
+    pthread_mutex_unlock(&lock);
 }
 
 static void on_hangup(void *ctx, int sig)
@@ -294,7 +299,7 @@ static void on_hangup(void *ctx, int sig)
     if (access_read_keys(s, &err))
         say("keys", "the old ones stay", &err);
     else if (s->keys_file)
-        ui_note("keys: read again");
+        say("keys", "read again", NULL);
     if (s->log && !freopen(o.log, "ae", s->log)) {
         ui_warn("%s: %s", o.log, strerror(errno));
         s->log = NULL;
