@@ -521,7 +521,8 @@ clean: ## remove build/
 	rm -rf build
 
 -include $(LIB_OBJ:.o=.d) $(CMD_ALL:%.c=$(B)/obj/%.d) \
-    $(UNIT_SRC:%.c=$(B)/obj/%.d) $(FUZZ_SRC:%.c=$(B)/obj/%.d)
+    $(UNIT_SRC:%.c=$(B)/obj/%.d) $(FUZZ_SRC:%.c=$(B)/obj/%.d) \
+    $(wildcard $(B)/obj/tests/cuda/*.d)
 
 .PHONY: check-cuda check-slurm gpu-tree all links cuda print-nvcc tests deps model check check-run \
     check-long sanitize lint replays replay fuzz demo format compdb info install \
