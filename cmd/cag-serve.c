@@ -290,6 +290,24 @@ static void say(const char *cache, const char *what, const cag_error *err)
     pthread_mutex_unlock(&lock);
 }
 
+/* The log is its owner's alone, as questions are in it.  Nobody is waited for
+ * who reads a FIFO. */
+static FILE *open_log(const char *path)
+{
+    int fd = open(
+        path, O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK | O_NOCTTY | O_CLOEXEC,
+        0600);
+    FILE *f;
+
+    if (fd < 0)
+        return NULL;
+    fcntl(fd, F_SETFL, O_APPEND);
+    f = fdopen(fd, "a");
+    if (!f)
+        close(fd);
+    return f;
+}
+
 static void on_hangup(void *ctx, int sig)
 {
     struct server *s = ctx;
@@ -300,9 +318,16 @@ static void on_hangup(void *ctx, int sig)
         say("keys", "the old ones stay", &err);
     else if (s->keys_file)
         say("keys", "read again", NULL);
-    if (s->log && !freopen(o.log, "ae", s->log)) {
-        ui_warn("%s: %s", o.log, strerror(errno));
-        s->log = NULL;
+    if (s->log) {
+        FILE *fresh = open_log(o.log);
+
+        if (fresh) {
+            fclose(s->log);
+            s->log = fresh;
+            s->log_failed = false;
+        } else {
+            ui_warn("%s: %s; the old one stays open", o.log, strerror(errno));
+        }
     }
     watch_now(s->watch);
 }
@@ -346,7 +371,7 @@ static int serve(struct server *s, char **word)
     if (access_read_keys(s, &err))
         status = ui_error(&err);
     if (o.log && !status) {
-        s->log = fopen(o.log, "ae");
+        s->log = open_log(o.log);
         if (!s->log)
             status = ui_fail(CAG_E_CREATE, o.log, "%s", strerror(errno));
     }

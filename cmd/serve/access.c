@@ -6,13 +6,18 @@
  * site's page in Origin.  Both are refused before a key is looked at.
  */
 #include <arpa/inet.h>
-#include <cag/tool/text_file.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 #include "cmd/serve/server.h"
+#include "util/buf.h"
 #include "util/error.h"
+#include "util/file.h"
+#include "util/trust.h"
+
+#define KEYS_MAX_BYTES ((size_t)16 << 20)
 
 /* "[::1]:80" or "name:80" without the port; false: no such thing. */
 static bool host_name(const char *host, char out[256])
@@ -118,16 +123,22 @@ bool access_key(struct server *s, struct http_request *r,
 
 cag_status access_read_keys(struct server *s, cag_error *err)
 {
-    const char *text = NULL;
+    struct buf text = BUF_INIT;
     struct keys fresh;
     cag_status st;
+    int fd;
 
     if (!s->keys_file)
         return CAG_OK;
-    st = cag_read_text(s->keys_file, &text, err);
+    /* whoever can write it can let himself in */
+    st = trust_open(s->keys_file, &fd, err);
     if (!st)
-        st = keys_parse(text, strlen(text), s->keys_file, &fresh, err);
-    cag_free((void *)(uintptr_t)text);
+        st = file_read_fd(fd, s->keys_file, KEYS_MAX_BYTES, &text, err);
+    if (fd >= 0)
+        close(fd);
+    if (!st)
+        st = keys_parse(text.data, text.size, s->keys_file, &fresh, err);
+    buf_free(&text);
     if (st)
         return st;
     keys_release(&s->keys);

@@ -2,10 +2,12 @@
  * reply.c - every reply goes through here: it is counted, logged, and its
  * request ends.
  */
+#include <errno.h>
 #include <string.h>
 #include <sys/random.h>
 #include <time.h>
 
+#include "cmd/cli/ui.h"
 #include "cmd/serve/server.h"
 #include "util/clock.h"
 #include "util/mem.h"
@@ -49,8 +51,13 @@ static void write_log(const struct call *c)
         jv_dump(o, &b);
     buf_char(&b, '\n');
     if (ok && !buf_failed(&b)) {
+        clearerr(c->s->log);
         fwrite(b.data, 1, b.size, c->s->log);
-        fflush(c->s->log);
+        if ((fflush(c->s->log) || ferror(c->s->log)) && !c->s->log_failed) {
+            c->s->log_failed = true;
+            ui_warn("cannot write the log: %s; requests are missing there",
+                    strerror(errno));
+        }
     }
     buf_free(&b);
     jv_free(o);

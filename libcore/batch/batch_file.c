@@ -146,6 +146,7 @@ static cag_status check_torn(const cag_rows *r, cag_error *err)
 static cag_status find_earlier(cag_rows *r, cag_error *err)
 {
     uint64_t size = 0;
+    struct stat s;
     cag_status st = earlier_whole(r->fd, r->part, &r->old, err);
 
     if (!st && !r->old)
@@ -160,6 +161,10 @@ static cag_status find_earlier(cag_rows *r, cag_error *err)
         return errno == ENOENT
                    ? CAG_OK
                    : cag_fail_sys(err, CAG_E_IO, errno, r->path, "cannot read");
+    if (fstat(r->path_fd, &s) != 0 || !trust_owner(&s))
+        return cag_fail(err, CAG_E_CREATE, r->path, -1,
+                        "belongs to another user, so its rows are not "
+                        "believed: move it away, or choose another output");
     st = earlier_whole(r->path_fd, r->path, &size, err);
     return st ? st : earlier_add(r->earlier, r->path, r->path_fd, size, err);
 }

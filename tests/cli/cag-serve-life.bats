@@ -231,6 +231,13 @@ x:$(cat alice.sum):a,,b|no cache
 ok:$(cat alice.sum):qwen|given before
 END
     expect 66 cag-serve --listen 127.0.0.1:0 --keys nowhere qwen.kvc
+    # whoever can write the keys can let himself in; a FIFO would be waited for
+    printf 'ok:%s:qwen\n' "$(cat alice.sum)" >good
+    chmod 666 good
+    expect 69 timeout 20 cag-serve --listen 127.0.0.1:0 --keys good qwen.kvc
+    grep -q "good: may be written by other users" "$err"
+    mkfifo pipe
+    expect 69 timeout 20 cag-serve --listen 127.0.0.1:0 --keys pipe qwen.kvc
 }
 
 @test "a conversation is not read again, and not for another key" {
@@ -332,4 +339,22 @@ END
         .[1].status == 404' requests.jsonl
     jq -rs '.[0].answer' requests.jsonl | cmp - want
     expect 73 cag-serve --listen 127.0.0.1:0 --log /nowhere/log qwen.kvc
+}
+
+@test "the log is its owner's; what cannot be written or opened again is said" {
+    serve --log requests.jsonl qwen.kvc
+    [ "$(stat -c %a requests.jsonl)" = 600 ]
+    mv requests.jsonl old.jsonl
+    mkfifo requests.jsonl
+    kill -HUP "$pid"
+    within grep -q 'the old one stays open' "$log"
+    chat 200 qwen x '"max_tokens":1'
+    jq -se "map(select(.cache == \"qwen\")) | length == 1" old.jsonl
+    rm requests.jsonl
+    ln -s /dev/full requests.jsonl
+    kill -HUP "$pid"
+    sleep 1
+    for i in 1 2; do chat 200 qwen x '"max_tokens":1'; done
+    serve_end
+    [ "$(grep -c 'cannot write the log' "$log")" = 1 ]
 }

@@ -30,18 +30,6 @@ state() {
     return 1
 }
 
-# within COMMAND...: wait until it succeeds
-within() {
-    local i
-    for i in $(seq 600); do
-        ! "$@" 2>/dev/null || return 0
-        sleep 0.05
-    done
-    echo "never: $*"
-    cat "$log"
-    return 1
-}
-
 # content ID: wait until kb is that cache
 content() {
     local i

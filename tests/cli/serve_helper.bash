@@ -70,3 +70,15 @@ error() {
     jq -e --arg c "$1" --arg p "${2:-}" '.error | (.message | length > 0) and .type and
         .code == $c and (.param // "") == $p' "$out" >/dev/null || { cat "$out"; return 1; }
 }
+
+# within COMMAND...: wait until it succeeds
+within() {
+    local i
+    for i in $(seq 600); do
+        ! "$@" 2>/dev/null || return 0
+        sleep 0.05
+    done
+    echo "never: $*"
+    cat "$log"
+    return 1
+}

@@ -201,6 +201,8 @@ mode_is() {
     [ "$(cat victim)" = precious ]
     bob sh -c 'echo "{}" >d.jsonl.part; chmod 666 d.jsonl.part'
     fails 73 "belongs to another user" alice cag-ask -q -n 2 --resume --batch q.txt -o d.jsonl k.kvc
+    bob sh -c 'echo "{\"question\":\"Who?\",\"answer\":\"forged\"}" >e.jsonl; chmod 666 e.jsonl'
+    fails 73 "belongs to another user" alice cag-ask -q -n 2 --resume --batch q.txt -o e.jsonl k.kvc
 }
 
 @test "a plugin beside the program that others could have written is not loaded" {
