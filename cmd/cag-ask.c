@@ -377,8 +377,9 @@ static void warn_limits(const cag_kb *kb)
         ui_warn("the cache's chat template has no switch for thinking; "
                 "--think changes nothing");
     if (o.require == CAG_SUPPORT_WEAK && !(a && a->has_null))
-        ui_warn("the cache has no null, so that weak support is that of "
-                "quotes alone; cag-build --questions measures one");
+        ui_warn("the cache was built without questions, so weak support is "
+                "that of quotes alone; cag-build --questions FILE measures "
+                "more: cag-build(1)");
     else if (o.require == CAG_SUPPORT_WEAK &&
              !strcmp(cag_kb_evidence_by(kb), "words"))
         ui_warn("attention is not measured here, so that weak support is "

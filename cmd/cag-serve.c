@@ -31,7 +31,6 @@ static struct {
     int64_t n_predict, max_memory, max_body, session_memory;
     bool no_evidence;
 } o = { .engine.precision = CAG_PRECISION_AUTO,
-        .n_predict = API_N_PREDICT,
         .max_queue = 256,
         .n_connection = 1024,
         .idle = 60,
@@ -103,6 +102,7 @@ static void show_defaults(void)
 {
     opt_show(&o.model,
              places_get()->model ? "the cache's, or CAG_MODEL" : "the cache's");
+    opt_show(&o.n_predict, "1024");
     opt_show(&o.parallel, "processors");
     opt_show(&o.max_memory, "no limit");
     engine_opts_show(&o.engine);
@@ -276,18 +276,18 @@ static void poke(void *ctx)
     sched_poke(s->sched);
 }
 
+static pthread_mutex_t say_lock = PTHREAD_MUTEX_INITIALIZER;
+
 /* What becomes of a cache, for who runs this: three threads say it. */
 static void say(const char *cache, const char *what, const cag_error *err)
 {
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&say_lock);
     if (err)
         ui_warn("%s: %s: %s%s%s", cache, what, err->file,
                 err->file[0] ? ": " : "", err->msg);
     else
         ui_note("%s: %s", cache, what);
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&say_lock);
 }
 
 /* The log is its owner's alone, as questions are in it.  Nobody is waited for
@@ -306,6 +306,14 @@ static FILE *open_log(const char *path)
     if (!f)
         close(fd);
     return f;
+}
+
+static void log_lost(const char *why)
+{
+    pthread_mutex_lock(&say_lock);
+    ui_warn("%s: cannot write the log: %s; requests are missing there", o.log,
+            why);
+    pthread_mutex_unlock(&say_lock);
 }
 
 static void on_hangup(void *ctx, int sig)
@@ -411,9 +419,12 @@ int main(int argc, char **argv)
     signal(SIGPIPE, SIG_IGN); /* a client that left */
     allow_descriptors();
     s.defaults = (struct api_defaults){ .system = (enum api_system)o.system,
-                                        .max_tok = o.n_predict,
+                                        .max_tok = o.n_predict ? o.n_predict
+                                                               : API_N_PREDICT,
+                                        .end_loops = !o.n_predict,
                                         .evidence = !o.no_evidence,
                                         .require = (cag_support)o.require };
+    s.log_lost = log_lost;
     s.keys_file = o.keys;
     s.host = o.host.item;
     s.n_host = o.host.n;

@@ -24,6 +24,8 @@ enum { API_MAX_STOP = 16, API_N_PREDICT = 1024 };
 struct api_defaults {
     enum api_system system;
     int64_t max_tok;
+    bool end_loops; /* a greedy answer that only repeats itself, if a request
+                       does not say how long it may be */
     bool evidence;
     cag_support require;
 };

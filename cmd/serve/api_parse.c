@@ -74,6 +74,7 @@ static bool take_model(struct parse *p, const char *key, const jv *v)
 
 static bool take_max(struct parse *p, const char *key, const jv *v)
 {
+    p->r->params.end_loops = false;
     return take_int(p, key, v, 1, INT32_MAX, "a whole number above 0",
                     &p->r->params.max_tok);
 }
@@ -375,6 +376,7 @@ bool api_take(struct api_request *r, enum api_kind kind, jv *body,
     r->body = body;
     cag_ask_params_init(&r->params);
     r->params.max_tok = d->max_tok;
+    r->params.end_loops = d->end_loops;
     r->params.evidence = d->evidence;
     r->params.require = d->require;
     if (jv_type(body) != JV_OBJECT)

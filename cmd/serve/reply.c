@@ -7,7 +7,6 @@
 #include <sys/random.h>
 #include <time.h>
 
-#include "cmd/cli/ui.h"
 #include "cmd/serve/server.h"
 #include "util/clock.h"
 #include "util/mem.h"
@@ -55,8 +54,7 @@ static void write_log(const struct call *c)
         fwrite(b.data, 1, b.size, c->s->log);
         if ((fflush(c->s->log) || ferror(c->s->log)) && !c->s->log_failed) {
             c->s->log_failed = true;
-            ui_warn("cannot write the log: %s; requests are missing there",
-                    strerror(errno));
+            c->s->log_lost(strerror(errno));
         }
     }
     buf_free(&b);

@@ -29,8 +29,9 @@ struct server {
     int n_host;
     const char *const *origin; /* [n_origin] other pages that may ask */
     int n_origin;
-    FILE *log;       /* a line of JSON a request, or NULL */
-    bool log_failed; /* it was said that lines are lost */
+    FILE *log;                         /* a line of JSON a request, or NULL */
+    bool log_failed;                   /* it was said that lines are lost */
+    void (*log_lost)(const char *why); /* says so */
     bool draining;
     int64_t n_reply[SERVER_N_CODE]; /* by status */
     uint64_t n_request;

@@ -29,11 +29,11 @@ static bool is_one_of(const char *key, const char *const *names)
 static const char *const placed[] = { "id",         "custom_id", "question",
                                       "max_tokens", "stop",      NULL };
 /* Names of what an output row says itself. */
-static const char *const ours[] = { "schema",    "line",       "answer",
-                                    "reasoning", "refused",    "finish_reason",
-                                    "usage",     "content_id", "options",
-                                    "seconds",   "error",      "error_code",
-                                    "input",     "withheld",   NULL };
+static const char *const ours[] = {
+    "schema", "line",       "answer",  "reasoning", "refused", "finish_reason",
+    "usage",  "content_id", "options", "seconds",   "error",   "error_code",
+    "input",  "withheld",   "looped",  NULL
+};
 
 static cag_status bad(struct row *r, const char *msg)
 {
@@ -292,6 +292,7 @@ static bool add_answer(jv *o, const cag_kb *kb, const cag_answer *a,
            (!a->checked || evidence_json_add(o, a->checked)) &&
            (!a->looked || focus_json_add(o, a->looked)) &&
            jv_set_str(o, "finish_reason", a->finish) &&
+           (!a->looped || jv_set_bool(o, "looped", true)) &&
            add_usage(o, a, drafts) &&
            jv_set_str(o, "content_id", info->content_id) &&
            jv_set_str(o, "options", key) &&

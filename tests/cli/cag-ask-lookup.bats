@@ -94,7 +94,17 @@ EOF
     grep -Eq '^cag-ask: warning: the answer only repeated itself and was ended after [1-4]?[0-9]?[0-9] tokens; -n lets it go on$' "$err"
     cp "$out" ended
     expect 0 cag-ask --json -q lib.kvc "How many items may I borrow?"
-    jq -e '.finish_reason == "length" and .usage.generated_tokens < 500' "$out"
+    jq -e '.finish_reason == "length" and .looped and .usage.generated_tokens < 500' "$out"
+    # the same over HTTP, byte for byte
+    cag-serve -q --listen "unix:$PWD/socket" lib.kvc 3>&- &
+    pid=$!
+    for i in $(seq 200); do [ -S socket ] && break; sleep 0.05; done
+    jq -n '{model: "lib", messages: [{role: "user", content: "How many items may I borrow?"}]}' |
+        curl -sf --unix-socket socket -H 'Content-Type: application/json' -d @- http://localhost/v1/chat/completions >http
+    kill "$pid"
+    wait "$pid"
+    jq -e '.choices[0].finish_reason == "length" and .cag.looped' http
+    jq -r '.choices[0].message.content' http | cmp - ended
     expect 0 cag-ask -n 400 lib.kvc "How many items may I borrow?"
     grep -q 'was cut after 400 tokens' "$err"
     head -c "$(($(wc -c <ended) - 1))" "$out" | cmp - <(head -c -1 ended)

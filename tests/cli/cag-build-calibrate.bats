@@ -113,7 +113,7 @@ json() { cag-inspect --json kb.kvc | jq -r "$1"; }
     # weak is judged by quotes then, and that is said
     run --separate-stderr cag-ask -m "$model" -n 5 --require-evidence weak kb.kvc 'Which box?' </dev/null
     [ "$status" -eq 3 ]
-    says "the cache has no null, so that weak support is that of quotes alone"
+    says "the cache was built without questions, so weak support is that of quotes alone"
     run --separate-stderr cag-ask -m "$model" -n 5 --json --evidence kb.kvc 'Which box?' </dev/null
     jq -e '.evidence_by == "words"' <<<"$output"
 }
