@@ -351,16 +351,16 @@ END
 }
 
 @test "the log is its owner's; what cannot be written or opened again is said" {
-    serve --log requests.jsonl qwen.kvc
-    [ "$(stat -c %a requests.jsonl)" = 600 ]
-    mv requests.jsonl old.jsonl
-    mkfifo requests.jsonl
+    serve --log mine.jsonl qwen.kvc
+    [ "$(stat -c %a mine.jsonl)" = 600 ]
+    mv mine.jsonl old.jsonl
+    mkfifo mine.jsonl
     kill -HUP "$pid"
     within grep -q 'the old one stays open' "$log"
     chat 200 qwen x '"max_tokens":1'
     within jq -se "map(select(.cache == \"qwen\")) | length == 1" old.jsonl
-    rm requests.jsonl
-    ln -s /dev/full requests.jsonl
+    rm mine.jsonl
+    ln -s /dev/full mine.jsonl
     kill -HUP "$pid"
     sleep 1
     for i in 1 2; do chat 200 qwen x '"max_tokens":1'; done
