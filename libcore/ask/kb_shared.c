@@ -5,16 +5,10 @@
 
 #include <string.h>
 
+#include "engine/engine_opts.h"
 #include "model/model.h"
 #include "util/error.h"
 #include "util/mem.h"
-
-static bool same_id(const struct file_id *a, const struct file_id *b)
-{
-    return a->dev == b->dev && a->ino == b->ino &&
-           a->size_bytes == b->size_bytes && a->mtime_ns == b->mtime_ns &&
-           a->ctime_ns == b->ctime_ns;
-}
 
 /* Is what is mapped what stands at path now? */
 static bool is_same_model(const struct kb_model *m, const char *path)
@@ -25,7 +19,7 @@ static bool is_same_model(const struct kb_model *m, const char *path)
         struct file_id now;
 
         if (file_stat(m->model->file[i], &now, NULL) ||
-            !same_id(&now, &m->id[i]))
+            !file_id_same(&now, &m->id[i]))
             return false;
     }
     return true;
@@ -80,29 +74,11 @@ void kb_model_release(struct kb_model *m)
     mem_free(m);
 }
 
-static bool same_text(const char *a, const char *b)
-{
-    return a == b || (a && b && !strcmp(a, b));
-}
-
 /* Room that --gpu-layers auto left is room for caches up to that size. */
 static bool same_opts(const cag_engine_opts *a, const cag_engine_opts *b)
 {
-    return same_text(a->device, b->device) && same_text(a->plugin, b->plugin) &&
-           a->n_thread == b->n_thread && a->pass_rows == b->pass_rows &&
-           a->precision == b->precision && a->kv_f32 == b->kv_f32 &&
-           a->max_memory == b->max_memory && a->max_host == b->max_host &&
-           a->gpu_layers == b->gpu_layers &&
+    return engine_opts_same(a, b) &&
            (a->gpu_layers != CAG_GPU_LAYERS_AUTO || a->room_tok >= b->room_tok);
-}
-
-/* Strings of options are borrowed for a call only. */
-static bool keep_opts(struct kb_engine *e, const cag_engine_opts *o)
-{
-    e->opts = *o;
-    e->opts.device = o->device ? mem_strdup(o->device) : NULL;
-    e->opts.plugin = o->plugin ? mem_strdup(o->plugin) : NULL;
-    return (!o->device || e->opts.device) && (!o->plugin || e->opts.plugin);
 }
 
 cag_status kb_engine_get(struct kb_model *m, const cag_engine_opts *o,
@@ -124,8 +100,9 @@ cag_status kb_engine_get(struct kb_model *m, const cag_engine_opts *o,
     e->n_ref = 1;
     e->model = m;
     m->n_ref++;
-    st = keep_opts(e, o) ? cag_engine_new(m->model, o, &e->engine, err)
-                         : cag_fail_nomem(err, "engine");
+    st = engine_opts_copy(&e->opts, o, err);
+    if (!st)
+        st = cag_engine_new(m->model, o, &e->engine, err);
     if (st) {
         kb_engine_release(e);
         return st;
@@ -140,8 +117,7 @@ void kb_engine_release(struct kb_engine *e)
     if (!e || --e->n_ref)
         return;
     cag_engine_free(e->engine);
-    mem_free((void *)(uintptr_t)e->opts.device);
-    mem_free((void *)(uintptr_t)e->opts.plugin);
+    engine_opts_release(&e->opts);
     kb_model_release(e->model);
     mem_free(e);
 }

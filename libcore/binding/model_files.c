@@ -295,6 +295,17 @@ struct hunt {
     cag_error *err;
 };
 
+static struct hunt begin(const cag_kvc *k, const struct fingerprint_memory *mem,
+                         const cag_model_search *search, cag_error *err)
+{
+    return (struct hunt){ .k = k,
+                          .mem = mem,
+                          .search = search,
+                          .tried = BUF_INIT,
+                          .other = CAG_ERROR_INIT,
+                          .err = err };
+}
+
 static bool is_over(const struct hunt *h)
 {
     return h->path || h->st;
@@ -506,12 +517,7 @@ cag_status model_files_locate(const cag_kvc *k, const char *wanted,
                               cag_error *err)
 {
     cag_model_search search = { places->hf_hub, places->models };
-    struct hunt h = { .k = k,
-                      .mem = mem,
-                      .search = &search,
-                      .tried = BUF_INIT,
-                      .other = CAG_ERROR_INIT,
-                      .err = err };
+    struct hunt h = begin(k, mem, &search, err);
     char *p = NULL;
 
     if (!wanted)
@@ -531,12 +537,7 @@ cag_status model_files_look(const cag_kvc *k, const cag_places *places,
                             cag_error *err)
 {
     cag_model_search search = { places->hf_hub, places->models };
-    struct hunt h = { .k = k,
-                      .mem = mem,
-                      .search = &search,
-                      .tried = BUF_INIT,
-                      .other = CAG_ERROR_INIT,
-                      .err = err };
+    struct hunt h = begin(k, mem, &search, err);
 
     return hunt(&h, places, "CAG_MODEL", path);
 }

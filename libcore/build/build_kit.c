@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "engine/engine_opts.h"
 #include "util/error.h"
 #include "util/file.h"
 #include "util/mem.h"
@@ -34,10 +35,8 @@ void cag_build_kit_free(cag_build_kit *k)
 void kit_drop_engine(struct kit_parts *p)
 {
     cag_engine_free(p->engine);
-    mem_free(p->device);
-    mem_free(p->plugin);
     p->engine = NULL;
-    p->device = p->plugin = NULL;
+    engine_opts_release(&p->opts);
 }
 
 void kit_release(struct kit_parts *p)
@@ -96,39 +95,24 @@ cag_status kit_model(struct kit_parts *p, const char *path, unsigned flags,
     return st;
 }
 
-static bool same_text(const char *a, const char *b)
-{
-    return a == b || (a && b && strcmp(a, b) == 0);
-}
-
 /* Would o give the engine that is there?  On a GPU what it has room for is a
  * part of the plan. */
 static bool same_engine(const struct kit_parts *p, const cag_engine_opts *o)
 {
-    const cag_engine_opts *had = &p->opts;
-
-    return p->engine && same_text(p->device, o->device) &&
-           same_text(p->plugin, o->plugin) && had->n_thread == o->n_thread &&
-           had->pass_rows == o->pass_rows && had->precision == o->precision &&
-           had->kv_f32 == o->kv_f32 && had->max_memory == o->max_memory &&
-           had->max_host == o->max_host && had->gpu_layers == o->gpu_layers &&
-           (had->room_tok == o->room_tok ||
+    return p->engine && engine_opts_same(&p->opts, o) &&
+           (p->opts.room_tok == o->room_tok ||
             strcmp(cag_engine_device(p->engine), "cpu") == 0);
 }
 
 cag_status kit_engine(struct kit_parts *p, const cag_engine_opts *o, bool *made,
                       cag_error *err)
 {
-    cag_status st = CAG_OK;
+    cag_status st;
 
     *made = !same_engine(p, o);
     if (!*made)
         return CAG_OK;
     kit_drop_engine(p);
-    if (o->device && !(p->device = mem_strdup(o->device)))
-        st = cag_fail_nomem(err, "engine");
-    if (!st && o->plugin && !(p->plugin = mem_strdup(o->plugin)))
-        st = cag_fail_nomem(err, "engine");
-    p->opts = *o;
+    st = engine_opts_copy(&p->opts, o, err);
     return st ? st : cag_engine_new(p->model, o, &p->engine, err);
 }

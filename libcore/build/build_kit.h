@@ -20,7 +20,6 @@ struct kit_parts {
     struct model_fingerprint print;
     cag_engine *engine;   /* of model, or NULL    */
     cag_engine_opts opts; /* that made it; strings are its own */
-    char *device, *plugin;
 };
 
 /* Take what the kit holds (k may be NULL) if it is the model at path, as it is

@@ -23,6 +23,7 @@
 #include "util/error.h"
 #include "util/file.h"
 #include "util/mem.h"
+#include "util/rd.h"
 
 #define SCHEMA "{\"__metadata__\":{\"cag_export\":\"1\","
 
@@ -103,8 +104,7 @@ static cag_status put_header(struct export *x, cag_error *err)
         buf_char(&b, ' ');
     if (buf_failed(&b))
         st = cag_fail_nomem(err, "header");
-    for (int i = 0; i < 8 && !st; i++)
-        size[i] = (uint8_t)((uint64_t)b.size >> 8 * i);
+    rd_put64(size, b.size);
     if (!st)
         st = file_out_pwrite(&x->out, size, sizeof size, 0, err);
     if (!st)
