@@ -9,12 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <unistd.h>
 
 #include "cmd/serve/server.h"
 #include "util/buf.h"
 #include "util/error.h"
-#include "util/file.h"
 #include "util/trust.h"
 
 #define KEYS_MAX_BYTES ((size_t)16 << 20)
@@ -126,16 +124,11 @@ cag_status access_read_keys(struct server *s, cag_error *err)
     struct buf text = BUF_INIT;
     struct keys fresh;
     cag_status st;
-    int fd;
 
     if (!s->keys_file)
         return CAG_OK;
     /* whoever can write it can let himself in */
-    st = trust_open(s->keys_file, &fd, err);
-    if (!st)
-        st = file_read_fd(fd, s->keys_file, KEYS_MAX_BYTES, &text, err);
-    if (fd >= 0)
-        close(fd);
+    st = trust_read(s->keys_file, KEYS_MAX_BYTES, &text, err);
     if (!st)
         st = keys_parse(text.data, text.size, s->keys_file, &fresh, err);
     buf_free(&text);

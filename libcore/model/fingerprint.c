@@ -35,15 +35,13 @@
 #include "model/model_place.h"
 #include "util/clock.h"
 #include "util/file.h"
-#include "util/file_lock.h"
 #include "util/mem.h"
+#include "util/memo.h"
 #include "util/rd.h"
-#include "util/trust.h"
 
 #define REMEMBER_BYTES ((uint64_t)16 << 20)
 #define ANNOUNCE_NS    INT64_C(1000000000)
 #define YOUNG_NS       INT64_C(2000000000)
-#define LOCK_S         1.0 /* a writer needs milliseconds */
 #define FILE_NAME      "fingerprints"
 #define VERSION        1
 #define HEADER         32
@@ -88,29 +86,17 @@ static void encode_header(uint8_t h[HEADER])
     rd_put32(h + 12, RECORD);
 }
 
-/*
- * Read dir's memory into b; *n whole records after the header.  Anything
- * unusable is zero records, and so is what another user can have written.
- */
-static void load(const char *dir, struct buf *b, size_t *n)
+#define MEMO_BYTES (HEADER + (size_t)MAX_RECORD * RECORD)
+
+/* Whole records after the header; of anything unusable, none. */
+static size_t n_record(const struct buf *b)
 {
     uint8_t want[HEADER];
-    char *path = trust_dir(dir) ? file_join(dir, FILE_NAME) : NULL;
-    int fd = -1;
 
-    *n = 0;
-    buf_clear(b);
-    if (path && !trust_open(path, &fd, NULL) &&
-        !file_read_fd(fd, path, HEADER + (size_t)MAX_RECORD * RECORD, b,
-                      NULL) &&
-        b->size >= HEADER) {
-        encode_header(want);
-        if (memcmp(b->data, want, HEADER) == 0)
-            *n = (b->size - HEADER) / RECORD;
-    }
-    if (fd >= 0)
-        close(fd);
-    mem_free(path);
+    encode_header(want);
+    return b->size >= HEADER && memcmp(b->data, want, HEADER) == 0
+               ? (b->size - HEADER) / RECORD
+               : 0;
 }
 
 static const uint8_t *record_at(const struct buf *b, size_t i)
@@ -128,7 +114,8 @@ static bool recall(const char *dir, const struct file_id *id,
 
     if (!dir)
         return false;
-    load(dir, &b, &n);
+    memo_load(dir, FILE_NAME, MEMO_BYTES, &b);
+    n = n_record(&b);
     while (n > 0 && !hit) {
         const uint8_t *rec = record_at(&b, --n);
 
@@ -158,51 +145,37 @@ static bool make_dir(const char *dir)
     return ok;
 }
 
+struct record {
+    const struct file_id *id;
+    const uint8_t *digest; /* [SHA256_SIZE] */
+};
+
 /* Header, the sound records of other files, the new one: as few as fit. */
-static void compose(const struct buf *old, size_t n, const struct file_id *id,
-                    const uint8_t digest[SHA256_SIZE], struct buf *out)
+static void compose(void *ctx, const struct buf *old, struct buf *out)
 {
+    const struct record *new = ctx;
     uint8_t head[HEADER], rec[RECORD];
     struct file_id got;
+    size_t n = n_record(old);
     size_t i = n > MAX_RECORD - 1 ? n - (MAX_RECORD - 1) : 0;
 
     encode_header(head);
     buf_add(out, head, HEADER);
     for (; i < n; i++)
         if (decode(record_at(old, i), &got) &&
-            !(got.dev == id->dev && got.ino == id->ino))
+            !(got.dev == new->id->dev &&got.ino == new->id->ino))
             buf_add(out, record_at(old, i), RECORD);
-    encode(rec, id, digest);
+    encode(rec, new->id, new->digest);
     buf_add(out, rec, RECORD);
 }
 
 static void remember(const char *dir, const struct file_id *id,
                      const uint8_t digest[SHA256_SIZE])
 {
-    struct buf old = BUF_INIT, new = BUF_INIT;
-    struct file_lock lock = { -1, NULL };
-    struct file_out o = { .fd = -1 };
-    char *path = NULL;
-    size_t n;
+    struct record new = { id, digest };
 
-    if (!dir || !make_dir(dir) || !trust_dir(dir))
-        return;
-    path = file_join(dir, FILE_NAME);
-    if (!path || file_lock(&lock, path, -1, LOCK_S, NULL))
-        goto out;
-    load(dir, &old, &n);
-    compose(&old, n, id, digest, &new);
-    if (buf_failed(&new) || file_out_open(&o, path, -1, NULL))
-        goto out;
-    if (file_out_write(&o, new.data, new.size, NULL))
-        file_out_abort(&o);
-    else
-        file_out_commit(&o, NULL); /* aborts itself on failure */
-out:
-    file_unlock(&lock);
-    buf_free(&old);
-    buf_free(&new);
-    mem_free(path);
+    if (dir && make_dir(dir))
+        memo_update(dir, FILE_NAME, MEMO_BYTES, compose, &new);
 }
 
 /* --------------------------------------------------------------- hashing */

@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 
 #include "util/error.h"
+#include "util/buf.h"
 
 /* The caller's (effective user) or root's. */
 bool trust_owner(const struct stat *s);
@@ -28,6 +29,9 @@ cag_status trust_fd(int fd, const char *name, cag_error *err);
 /* Open path for reading if it is such a file; never waits (a FIFO).  *fd is -1
  * after an error.  CAG_E_MISSING, CAG_E_UNSUPPORTED. */
 cag_status trust_open(const char *path, int *fd, cag_error *err);
+/* All of such a file, appended to b; also CAG_E_LIMIT above max_bytes. */
+cag_status trust_read(const char *path, size_t max_bytes, struct buf *b,
+                      cag_error *err);
 /* The same of a directory. */
 bool trust_dir(const char *path);
 
