@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <malloc.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -418,6 +419,9 @@ int main(int argc, char **argv)
     }
     signal(SIGPIPE, SIG_IGN); /* a client that left */
     allow_descriptors();
+    /* an ended session's memory goes back to the system: without this, malloc
+     * raises its bound at the first such block and keeps those that follow */
+    mallopt(M_MMAP_THRESHOLD, 1 << 20);
     s.defaults = (struct api_defaults){ .system = (enum api_system)o.system,
                                         .max_tok = o.n_predict ? o.n_predict
                                                                : API_N_PREDICT,

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "engine/engine_opts.h"
+#include "engine/engine_options.h"
 #include "model/model.h"
 #include "util/error.h"
 #include "util/mem.h"
@@ -77,7 +77,7 @@ void kb_model_release(struct kb_model *m)
 /* Room that --gpu-layers auto left is room for caches up to that size. */
 static bool same_opts(const cag_engine_opts *a, const cag_engine_opts *b)
 {
-    return engine_opts_same(a, b) &&
+    return engine_options_same(a, b) &&
            (a->gpu_layers != CAG_GPU_LAYERS_AUTO || a->room_tok >= b->room_tok);
 }
 
@@ -100,7 +100,7 @@ cag_status kb_engine_get(struct kb_model *m, const cag_engine_opts *o,
     e->n_ref = 1;
     e->model = m;
     m->n_ref++;
-    st = engine_opts_copy(&e->opts, o, err);
+    st = engine_options_copy(&e->opts, o, err);
     if (!st)
         st = cag_engine_new(m->model, o, &e->engine, err);
     if (st) {
@@ -117,7 +117,7 @@ void kb_engine_release(struct kb_engine *e)
     if (!e || --e->n_ref)
         return;
     cag_engine_free(e->engine);
-    engine_opts_release(&e->opts);
+    engine_options_release(&e->opts);
     kb_model_release(e->model);
     mem_free(e);
 }

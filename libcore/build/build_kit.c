@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "engine/engine_opts.h"
+#include "engine/engine_options.h"
 #include "util/error.h"
 #include "util/file.h"
 #include "util/mem.h"
@@ -36,7 +36,7 @@ void kit_drop_engine(struct kit_parts *p)
 {
     cag_engine_free(p->engine);
     p->engine = NULL;
-    engine_opts_release(&p->opts);
+    engine_options_release(&p->opts);
 }
 
 void kit_release(struct kit_parts *p)
@@ -99,7 +99,7 @@ cag_status kit_model(struct kit_parts *p, const char *path, unsigned flags,
  * part of the plan. */
 static bool same_engine(const struct kit_parts *p, const cag_engine_opts *o)
 {
-    return p->engine && engine_opts_same(&p->opts, o) &&
+    return p->engine && engine_options_same(&p->opts, o) &&
            (p->opts.room_tok == o->room_tok ||
             strcmp(cag_engine_device(p->engine), "cpu") == 0);
 }
@@ -113,6 +113,6 @@ cag_status kit_engine(struct kit_parts *p, const cag_engine_opts *o, bool *made,
     if (!*made)
         return CAG_OK;
     kit_drop_engine(p);
-    st = engine_opts_copy(&p->opts, o, err);
+    st = engine_options_copy(&p->opts, o, err);
     return st ? st : cag_engine_new(p->model, o, &p->engine, err);
 }

@@ -1,15 +1,15 @@
 /*
- * engine_opts.c - see engine_opts.h.
+ * engine_options.c - see engine_options.h.
  */
-#include "engine/engine_opts.h"
+#include "engine/engine_options.h"
 
 #include <string.h>
 
 #include "util/error.h"
 #include "util/mem.h"
 
-cag_status engine_opts_copy(cag_engine_opts *to, const cag_engine_opts *o,
-                            cag_error *err)
+cag_status engine_options_copy(cag_engine_opts *to, const cag_engine_opts *o,
+                               cag_error *err)
 {
     *to = *o;
     to->device = o->device ? mem_strdup(o->device) : NULL;
@@ -19,7 +19,7 @@ cag_status engine_opts_copy(cag_engine_opts *to, const cag_engine_opts *o,
                : CAG_OK;
 }
 
-void engine_opts_release(cag_engine_opts *o)
+void engine_options_release(cag_engine_opts *o)
 {
     mem_free((void *)(uintptr_t)o->device);
     mem_free((void *)(uintptr_t)o->plugin);
@@ -31,7 +31,7 @@ static bool same_text(const char *a, const char *b)
     return a == b || (a && b && !strcmp(a, b));
 }
 
-bool engine_opts_same(const cag_engine_opts *a, const cag_engine_opts *b)
+bool engine_options_same(const cag_engine_opts *a, const cag_engine_opts *b)
 {
     return same_text(a->device, b->device) && same_text(a->plugin, b->plugin) &&
            a->n_thread == b->n_thread && a->pass_rows == b->pass_rows &&
