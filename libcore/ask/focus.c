@@ -49,22 +49,31 @@ cag_status focus_check(const cag_kb *kb, const cag_ask_params *p,
     return CAG_OK;
 }
 
-/* extra [lines of the index], or NULL: words alone. */
-static cag_status find_passages(struct focus *f, const double *extra,
+/* What the first look was at, while it read the question (NULL: words alone),
+ * says more of where that leads than its words do. */
+static cag_status find_passages(struct focus *f, const struct line_mass *mass,
                                 cag_error *err)
 {
     struct evidence_base *b = f->kb->evidence;
-    const struct passages_asked asked = { .question = f->question.text,
-                                          .n_question = f->question.size,
-                                          .before = f->before.text,
-                                          .n_before = f->before.size,
-                                          .most = f->kb->is_small
-                                                      ? PASSAGE_MAX - 1
-                                                      : PASSAGE_MAX,
-                                          .extra = extra };
+    struct passages_asked asked = { .question = f->question.text,
+                                    .n_question = f->question.size,
+                                    .before = f->before.text,
+                                    .n_before = f->before.size,
+                                    .most = f->kb->is_small ? PASSAGE_MAX - 1
+                                                            : PASSAGE_MAX };
+    double *extra = NULL;
     struct passages ps;
-    cag_status st = passages_find(b->index, &asked, &ps, err);
+    cag_status st;
 
+    if (mass) {
+        extra = mem_alloc_array(mass->n_line + 1, sizeof *extra);
+        if (!extra)
+            return cag_fail_nomem(err, "passages");
+        line_mass_shares(b->index, mass->question, extra);
+        asked.extra = extra;
+    }
+    st = passages_find(b->index, &asked, &ps, err);
+    mem_free(extra);
     if (st)
         return st;
     f->looked->n_passage = 0;
@@ -102,22 +111,6 @@ cag_status focus_init(struct focus *f, cag_kb *kb, const cag_ask_params *p,
         st = support_base(kb, err);
     if (!st && !(f->looked = mem_zalloc(sizeof *f->looked)))
         st = cag_fail_nomem(err, "second look");
-    return st ? st : find_passages(f, NULL, err);
-}
-
-/* What the first look was at, while it read the question, says more of where
- * that leads than its words do. */
-static cag_status find_again(struct focus *f, const struct line_mass *mass,
-                             cag_error *err)
-{
-    double *extra = mem_alloc_array(mass->n_line + 1, sizeof *extra);
-    cag_status st = CAG_OK;
-
-    if (!extra)
-        return cag_fail_nomem(err, "passages");
-    line_mass_shares(f->kb->evidence->index, mass->question, extra);
-    st = find_passages(f, extra, err);
-    mem_free(extra);
     return st;
 }
 
@@ -237,8 +230,8 @@ cag_status focus_take(struct focus *f, cag_focus look, cag_answer *a,
         return CAG_OK;
     }
     st = judge(f, look, a, &l->look[l->n_look++], err);
-    if (!st && i == 0 && a->attention)
-        st = find_again(f, a->attention, err);
+    if (!st && i == 0)
+        st = find_passages(f, a->attention, err);
     if (st) {
         cag_answer_release(a);
         return st;
@@ -283,6 +276,8 @@ cag_status focus_judge(cag_kb *kb, const cag_text *question,
     struct focus f;
     cag_status st = focus_init(&f, kb, p, question, NULL, err);
 
+    if (!st)
+        st = find_passages(&f, NULL, err);
     for (int i = 0; i < old->n_look && !st; i++) {
         const cag_look *k = &old->look[i];
         const cag_answer look = { .text = k->text,

@@ -134,4 +134,16 @@ static inline int n_temporary(void)
     return n;
 }
 
+/* fault_set_up, and a cache of its texts; its path goes to kvc. */
+static inline int fault_build(char kvc[64])
+{
+    cag_build_opts o;
+
+    if (fault_set_up())
+        return -1;
+    build_opts(&o, in_dir(kvc, "kb.kvc"));
+    build_ok(&o);
+    return 0;
+}
+
 #endif

@@ -19,18 +19,6 @@
 
 #define GOLDEN "tests/golden/"
 
-static inline void mt_ok(cag_status st, const cag_error *err, int line)
-{
-    if (st != CAG_OK)
-        fail_msg("line %d: %s: %s: %s", line, cag_status_name(st), err->file,
-                 err->msg);
-}
-#define OK(call)                                       \
-    do {                                               \
-        cag_error err_ = CAG_ERROR_INIT, *err = &err_; \
-        mt_ok((call), err, __LINE__);                  \
-    } while (0)
-
 static inline void mt_ids(int32_t *ids, int n, uint64_t seed, int n_vocab)
 {
     uint64_t s = seed;

@@ -11,7 +11,23 @@
 
 #include <cmocka.h>
 
+#include <cag/base.h>
+
 #include "util/mem.h"
+
+static inline void unit_ok(cag_status st, const cag_error *err, int line)
+{
+    if (st != CAG_OK)
+        fail_msg("line %d: %s: %s: %s", line, cag_status_name(st), err->file,
+                 err->msg);
+}
+
+/* A call that must succeed; its error parameter is the word err. */
+#define OK(call)                                       \
+    do {                                               \
+        cag_error err_ = CAG_ERROR_INIT, *err = &err_; \
+        unit_ok((call), err, __LINE__);                \
+    } while (0)
 
 /* A loop head that runs its body with the first, second, ... allocation
  * failing, until the body sets `done`. */

@@ -121,12 +121,12 @@ static void many(void **state)
     for (int i = 0; i < N_THREAD; i++)
         assert_int_equal(pthread_join(w[i].thread, NULL), 0);
     assert_int_equal(pthread_join(check.thread, NULL), 0);
-    mt_ok(check.st, &check.err, __LINE__);
+    unit_ok(check.st, &check.err, __LINE__);
     alone = (struct worker){ .s = &shared, .n_thread = 1 };
     work(&alone);
-    mt_ok(alone.st, &alone.err, __LINE__);
+    unit_ok(alone.st, &alone.err, __LINE__);
     for (int i = 0; i < N_THREAD; i++) {
-        mt_ok(w[i].st, &w[i].err, __LINE__);
+        unit_ok(w[i].st, &w[i].err, __LINE__);
         assert_memory_equal(w[i].id, alone.id, sizeof alone.id);
     }
     cag_kvc_get_checked(k, &seen);

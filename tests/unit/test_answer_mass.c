@@ -25,13 +25,7 @@
 #include "kvc/kvc_attention.h"
 
 static char kvc[64], plain[64];
-static cag_error err[1];
-
-#define OK(call)                      \
-    do {                              \
-        if ((call) != CAG_OK)         \
-            fail_msg("%s", err->msg); \
-    } while (0)
+static cag_error why[1];
 
 static const char *const questions[] = { "Who repaired the copper clock?",
                                          "Which boat is the seventh?",
@@ -352,8 +346,8 @@ static void else_words(void **state)
     cag_kb_opts_init(&k);
     k.engine.device = "cpu";
     k.stale = CAG_STALE_IGNORE;
-    assert_int_equal(cag_kb_open(kvc, &k, &kb, err), CAG_E_MISMATCH);
-    assert_non_null(strstr(err->msg, "section ATTN names heads that the model "
+    assert_int_equal(cag_kb_open(kvc, &k, &kb, why), CAG_E_MISMATCH);
+    assert_non_null(strstr(why->msg, "section ATTN names heads that the model "
                                      "does not have"));
 }
 
@@ -478,9 +472,9 @@ static void a_null_of_questions(void **state)
     for (int i = 0; i < 12; i++)
         fprintf(f, "What does line %d tell of?\n%s", i, i % 3 ? "" : "\n");
     assert_int_equal(fclose(f), 0);
-    assert_int_equal(cag_calibrate_null(plain, &k, file, 0, &r, err),
+    assert_int_equal(cag_calibrate_null(plain, &k, file, 0, &r, why),
                      CAG_E_UNSUPPORTED);
-    assert_non_null(strstr(err->msg, "build it with --calibrate heads"));
+    assert_non_null(strstr(why->msg, "build it with --calibrate heads"));
     set_heads(kvc, good, 2, -1);
     OK(cag_calibrate_null(kvc, &k, file, 0, &r, err));
     assert_false(r.fresh);
@@ -506,13 +500,13 @@ static void a_null_of_questions(void **state)
     buf_free(&two);
     /* too few, and none */
     write_text(in_dir(name, "few.txt"), "One?\nTwo?\n");
-    assert_int_equal(cag_calibrate_null(kvc, &k, name, 0, &r, err),
+    assert_int_equal(cag_calibrate_null(kvc, &k, name, 0, &r, why),
                      CAG_E_FORMAT);
-    assert_non_null(strstr(err->msg, "2 questions, expected at least 10"));
+    assert_non_null(strstr(why->msg, "2 questions, expected at least 10"));
     write_text(name, "{\"question\": 5}\n");
-    assert_int_equal(cag_calibrate_null(kvc, &k, name, 0, &r, err),
+    assert_int_equal(cag_calibrate_null(kvc, &k, name, 0, &r, why),
                      CAG_E_FORMAT);
-    assert_int_equal(cag_calibrate_null(kvc, &k, "/nowhere", 0, &r, err),
+    assert_int_equal(cag_calibrate_null(kvc, &k, "/nowhere", 0, &r, why),
                      CAG_E_MISSING);
 }
 
@@ -535,7 +529,7 @@ static void memory_may_run_out(void **state)
 
         mem_fault(n, false);
         st = cag_kb_ask(kb, questions[0], strlen(questions[0]), &p, NULL, NULL,
-                        &a, err);
+                        &a, why);
         done = fault_missed(n);
         if (st)
             assert_int_equal(st, CAG_E_NOMEM);

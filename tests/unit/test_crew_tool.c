@@ -36,13 +36,9 @@ static cag_kb *open_kb(const cag_kb *with, cag_precision precision)
 
 static int begin(void **state)
 {
-    cag_build_opts o;
-
     (void)state;
-    if (fault_set_up())
+    if (fault_build(kvc))
         return -1;
-    build_opts(&o, in_dir(kvc, "kb.kvc"));
-    build_ok(&o);
     kb = open_kb(NULL, CAG_PRECISION_AUTO);
     return 0;
 }

@@ -18,13 +18,7 @@
 
 static char kvc[64];
 static cag_kb *kb;
-static cag_error err[1];
-
-#define OK(call)                      \
-    do {                              \
-        if ((call) != CAG_OK)         \
-            fail_msg("%s", err->msg); \
-    } while (0)
+static cag_error why[1];
 
 #define QUESTION "Who repaired the copper clock?"
 #define LINES_HELD                              \
@@ -424,7 +418,7 @@ static void a_conversation_looks_twice(void **state)
     assert_non_null(strstr(before, QUESTION));
     /* what is stopped before it is decided was not said */
     assert_int_equal(
-        cag_chat_ask(chat, "And when?", 9, &p, poll_twice, &left, &c, err),
+        cag_chat_ask(chat, "And when?", 9, &p, poll_twice, &left, &c, why),
         CAG_E_CANCELLED);
     cag_answer_release(&c);
     after = cag_chat_json(chat);
@@ -464,9 +458,9 @@ static void without_a_cache_there_is_nothing_to_mask(void **state)
     k.no_cache = true;
     OK(cag_kb_open(kvc, &k, &cold, err));
     assert_int_equal(
-        cag_kb_ask(cold, QUESTION, strlen(QUESTION), &p, NULL, NULL, &a, err),
+        cag_kb_ask(cold, QUESTION, strlen(QUESTION), &p, NULL, NULL, &a, why),
         CAG_E_UNSUPPORTED);
-    assert_non_null(strstr(err->msg, "--focus mask"));
+    assert_non_null(strstr(why->msg, "--focus mask"));
     OK(cag_kb_ask(cold, QUESTION, strlen(QUESTION), &again, NULL, NULL, &a,
                   err));
     b = ask(kb, QUESTION, CAG_FOCUS_REREAD);
@@ -482,7 +476,7 @@ static void without_a_cache_there_is_nothing_to_mask(void **state)
     cag_answer_release(&b);
     cag_kb_close(cold);
     p.focus = (cag_focus)9;
-    assert_int_equal(cag_kb_ask(kb, "x", 1, &p, NULL, NULL, &a, err),
+    assert_int_equal(cag_kb_ask(kb, "x", 1, &p, NULL, NULL, &a, why),
                      CAG_E_USAGE);
 }
 

@@ -12,14 +12,6 @@
 #include "util/json.h"
 #include "util/text.h"
 
-static cag_error err[1];
-
-#define OK(call)                      \
-    do {                              \
-        if ((call) != CAG_OK)         \
-            fail_msg("%s", err->msg); \
-    } while (0)
-
 static void find(const struct evidence_index *ix, const char *question,
                  const char *before, const double *extra, struct passages *out)
 {

@@ -16,14 +16,8 @@ static cag_kb *kb;
 
 static int begin(void **state)
 {
-    cag_build_opts o;
-
     (void)state;
-    if (fault_set_up())
-        return -1;
-    build_opts(&o, in_dir(kvc, "kb.kvc"));
-    build_ok(&o);
-    return cag_kb_open(kvc, NULL, &kb, NULL);
+    return fault_build(kvc) || cag_kb_open(kvc, NULL, &kb, NULL) ? -1 : 0;
 }
 
 static int end(void **state)

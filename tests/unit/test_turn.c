@@ -25,14 +25,11 @@ static bool on_progress(void *ctx, const cag_progress *p)
 
 static int begin(void **state)
 {
-    cag_build_opts o;
     cag_kb_opts k;
 
     (void)state;
-    if (fault_set_up())
+    if (fault_build(kvc))
         return -1;
-    build_opts(&o, in_dir(kvc, "kb.kvc"));
-    build_ok(&o);
     cag_kb_opts_init(&k);
     k.engine.device = "cpu";
     k.engine.n_thread = 1;
