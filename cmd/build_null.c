@@ -1,12 +1,25 @@
 /*
  * build_null.c - cag-build --questions: what follows the build.
  */
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
 #include <cag/tool/calibrate.h>
 
 #include "cmd/build_opts.h"
 #include "cmd/build_report.h"
 #include "cmd/cli/opt.h"
 #include "cmd/cli/ui.h"
+
+int build_null_check(void)
+{
+    /* not read here: it may be a pipe */
+    return access(cli.questions, R_OK)
+               ? ui_fail(CAG_E_MISSING, cli.questions, "cannot read: %s",
+                         strerror(errno))
+               : UI_OK;
+}
 
 int build_null(const cag_build_opts *b)
 {

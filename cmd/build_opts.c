@@ -227,6 +227,7 @@ int build_take_manifest(const cag_manifest *m)
     take(&cli.engine.device, m->device, from);
     take(&cli.engine.gpu_layers, m->gpu_layers, from);
     take(&cli.depfile, m->depfile, from);
+    take(&cli.questions, m->questions, from);
     if (!cli.system_file)
         take(&cli.system, m->system, from);
     if (!cli.system)
@@ -241,6 +242,7 @@ int build_take_manifest(const cag_manifest *m)
     take(&cli.template_date, m->template_date, from);
     take_choice(&cli.codec, m->codec, cag_kvc_codec_name, from);
     take_choice(&cli.engine.precision, m->precision, engine_precision, from);
+    take_choice(&cli.calibrate, m->calibrate, cag_calibrate_name, from);
     take_choice(&cli.front, m->front_matter, front_name, from);
     take_i64(&cli.n_ctx, m->ctx_size, from);
     take_i64(&cli.reserve, m->reserve, from);
@@ -380,9 +382,6 @@ static void copy_options(cag_build_opts *b)
     b->codec = cag_kvc_codec_name(cli.codec);
     b->max_loss = cli.max_loss;
     b->calibrate = (cag_calibrate)cli.calibrate;
-    if (cli.questions && cli.calibrate == CAG_CALIBRATE_OFF)
-        opt_fail("--questions needs the copy heads that --calibrate off does "
-                 "without");
     if (cli.questions)
         b->calibrate = CAG_CALIBRATE_HEADS;
     b->engine.pass_rows = cli.chunk;
@@ -440,6 +439,10 @@ static int check_values(cag_build_opts *b, const cag_manifest *m)
                          "gpu-layers is '%s', expected all, auto or a number "
                          "from 1 on (for none: --device cpu)",
                          cli.engine.gpu_layers);
+    if (cli.questions && cli.calibrate == CAG_CALIBRATE_OFF)
+        return bad_value(&cli.questions, "questions", m,
+                         "--questions needs the copy heads that --calibrate "
+                         "off does without");
     return UI_OK;
 }
 

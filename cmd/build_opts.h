@@ -28,8 +28,10 @@ extern const opt_spec build_specs[];
 int build_take_manifest(const cag_manifest *m);
 /* Ends the program where --recode names no codec to convert to. */
 void build_check_recode(void);
-/* --questions: measure the null of the cache that was built.  Returns an exit
- * status. */
+/* --questions: before the build, which may take long, that the file can be
+ * read; after it, measure the null of the cache that was built.  Returns an
+ * exit status. */
+int build_null_check(void);
 int build_null(const cag_build_opts *b);
 /* Has the cache at path a null? */
 bool build_has_null(const char *path);

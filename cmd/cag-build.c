@@ -82,6 +82,10 @@ static int build(cag_build_opts *b, char **operand, const cag_manifest *m)
         opt_fail("-o must be a file: a cache is mapped, not streamed");
     b->source = m ? m->source : list.spec;
     b->n_source = m ? m->n_source : list.n;
+    if (cli.questions && (status = build_null_check()) != UI_OK) {
+        operands_release(&list);
+        return status;
+    }
     /* Only a checkpoint has something to save; otherwise a signal ends the
      * run at once, also while it waits for a pipe or for the lock. */
     ui_catch(cli.checkpoint);

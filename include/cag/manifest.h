@@ -25,7 +25,7 @@ typedef struct cag_manifest {
     const char *model, *output, *codec, *precision, *device, *gpu_layers;
     const char *system, *system_file, *label, *refusal, *acknowledgement;
     const char *chat_template, *chat_template_file, *template_date;
-    const char *front_matter, *depfile;
+    const char *front_matter, *depfile, *calibrate, *questions;
     const char *const *include, *const *exclude; /* NULL-terminated */
     int64_t ctx_size, reserve, threads, batch_size, max_memory;
     double max_loss;              /* -1 if not given, as the above   */

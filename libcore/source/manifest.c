@@ -72,6 +72,8 @@ static const struct key top_keys[] = {
     { "include", K_LIST, AT(include), 0, 0, NULL },
     { "exclude", K_LIST, AT(exclude), 0, 0, NULL },
     { "depfile", K_PATH, AT(depfile), 0, 0, NULL },
+    { "calibrate", K_CHOICE, AT(calibrate), 0, 0, cag_calibrate_name },
+    { "questions", K_PATH, AT(questions), 0, 0, NULL },
     { "ctx-size", K_INT, AT(ctx_size), 64, 1 << 24, NULL },
     { "reserve", K_INT, AT(reserve), 0, 1 << 24, NULL },
     { "threads", K_INT, AT(threads), 1, 512, NULL },

@@ -102,6 +102,28 @@ json() { cag-inspect --json kb.kvc | jq -r "$1"; }
     fails 65 "section ATTN is damaged" cag-ask --stale ignore kb.kvc x
 }
 
+@test "a manifest says both, relative to itself" {
+    mkdir d
+    mv a.md d
+    printf 'model: %s\ncalibrate: heads\nsources: [a.md]\n' "$model" >d/kb.yaml
+    ok cag-build -q --manifest d/kb.yaml
+    [ "$(cag-inspect --json d/kb.kvc | jq .copy_heads.rows)" = 96 ]
+    ok cag-build -q --calibrate off --manifest d/kb.yaml
+    [ "$(cag-inspect --json d/kb.kvc | jq .copy_heads)" = null ]
+    printf 'model: %s\nquestions: q.txt\nsources: [a.md]\n' "$model" >d/kb.yaml
+    rm d/kb.kvc
+    fails 66 "d/q.txt" cag-build -q --manifest d/kb.yaml
+    [ ! -e d/kb.kvc ] # said before the build
+    seq -f 'Which box holds %g?' 12 >d/q.txt
+    fails 69 "they are not used" cag-build -q --manifest d/kb.yaml
+    sed -i '1i calibrate: off' d/kb.yaml
+    fails 78 "d/kb.yaml:3:12: --questions needs the copy heads that --calibrate off does without" \
+        cag-build -q --manifest d/kb.yaml
+    fails 64 "--questions needs the copy heads" cag-build -q --questions d/q.txt --manifest d/kb.yaml
+    sed -i '1s/off/some/' d/kb.yaml
+    fails 78 "d/kb.yaml:1:12: calibrate is 'some', expected one of " cag-build -q --manifest d/kb.yaml
+}
+
 @test "--questions: what it needs, and what it says" {
     fails 64 "--questions needs the copy heads that --calibrate off does without" cag-build -m "$model" --calibrate off --questions q.txt -o kb.kvc a.md
     fails 64 "--questions does not go with --refresh" cag-build --refresh --questions q.txt kb.kvc
