@@ -279,13 +279,14 @@ static void poke(void *ctx)
 
 static pthread_mutex_t say_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* What becomes of a cache, for who runs this: three threads say it. */
+/* What becomes of a cache, for who runs this: three threads say it.  An error
+ * may say it all: what is NULL. */
 static void say(const char *cache, const char *what, const cag_error *err)
 {
     pthread_mutex_lock(&say_lock);
     if (err)
-        ui_warn("%s: %s: %s%s%s", cache, what, err->file,
-                err->file[0] ? ": " : "", err->msg);
+        ui_warn("%s: %s%s%s%s%s", cache, what ? what : "", what ? ": " : "",
+                err->file, err->file[0] ? ": " : "", err->msg);
     else
         ui_note("%s: %s", cache, what);
     pthread_mutex_unlock(&say_lock);
@@ -293,20 +294,15 @@ static void say(const char *cache, const char *what, const cag_error *err)
 
 /* The log is its owner's alone, as questions are in it.  Nobody is waited for
  * who reads a FIFO. */
-static FILE *open_log(const char *path)
+static int open_log(const char *path)
 {
     int fd = open(
         path, O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK | O_NOCTTY | O_CLOEXEC,
         0600);
-    FILE *f;
 
-    if (fd < 0)
-        return NULL;
-    fcntl(fd, F_SETFL, O_APPEND);
-    f = fdopen(fd, "a");
-    if (!f)
-        close(fd);
-    return f;
+    if (fd >= 0)
+        fcntl(fd, F_SETFL, O_APPEND);
+    return fd;
 }
 
 static void log_lost(const char *why)
@@ -314,6 +310,21 @@ static void log_lost(const char *why)
     pthread_mutex_lock(&say_lock);
     ui_warn("%s: cannot write the log: %s; requests are missing there", o.log,
             why);
+    pthread_mutex_unlock(&say_lock);
+}
+
+static void open_log_again(struct server *s)
+{
+    int fd = open_log(o.log);
+
+    if (fd >= 0) {
+        close(s->log);
+        s->log = fd;
+        s->log_failed = false;
+        return;
+    }
+    pthread_mutex_lock(&say_lock);
+    ui_warn("%s: %s; the old one stays open", o.log, strerror(errno));
     pthread_mutex_unlock(&say_lock);
 }
 
@@ -327,17 +338,8 @@ static void on_hangup(void *ctx, int sig)
         say("keys", "the old ones stay", &err);
     else if (s->keys_file)
         say("keys", "read again", NULL);
-    if (s->log) {
-        FILE *fresh = open_log(o.log);
-
-        if (fresh) {
-            fclose(s->log);
-            s->log = fresh;
-            s->log_failed = false;
-        } else {
-            ui_warn("%s: %s; the old one stays open", o.log, strerror(errno));
-        }
-    }
+    if (s->log >= 0)
+        open_log_again(s);
     watch_now(s->watch);
 }
 
@@ -348,7 +350,7 @@ static int set_up(struct server *s, struct sockets *sockets)
                                         .n_connection = o.n_connection,
                                         .idle_s = o.idle };
     const struct sched_opts sched = {
-        .max_queue = o.max_queue, .wake = wake, .opened = say, .ctx = s
+        .max_queue = o.max_queue, .wake = wake, .say = say, .ctx = s
     };
     const struct watch_opts watch = { .say = say, .poke = poke, .ctx = s };
     cag_error err = CAG_ERROR_INIT;
@@ -381,7 +383,7 @@ static int serve(struct server *s, char **word)
         status = ui_error(&err);
     if (o.log && !status) {
         s->log = open_log(o.log);
-        if (!s->log)
+        if (s->log < 0)
             status = ui_fail(CAG_E_CREATE, o.log, "%s", strerror(errno));
     }
     if (!status)
@@ -399,7 +401,7 @@ static int serve(struct server *s, char **word)
     http_free(s->http);
     sched_free(s->sched);
     keys_release(&s->keys);
-    if (s->log && fclose(s->log) && !status)
+    if (s->log >= 0 && close(s->log) && !status)
         status = ui_fail(CAG_E_IO, o.log, "%s", strerror(errno));
     return status;
 }
@@ -408,7 +410,7 @@ int main(int argc, char **argv)
 {
     char **word = opt_parse(&usage, argc, argv, 1);
     struct shelf shelf;
-    struct server s = { .shelf = &shelf };
+    struct server s = { .shelf = &shelf, .log = -1 };
     cag_error err = CAG_ERROR_INIT;
     int status;
 

@@ -144,13 +144,11 @@ static int is_cache_name(const struct dirent *d)
 static cag_status add_entry(struct shelf *s, const char *dir, const char *name,
                             cag_error *err)
 {
-    size_t size = strlen(dir) + strlen(name) + 2;
-    char *path = mem_alloc(size);
+    char *path = file_join(dir, name);
     cag_status st;
 
     if (!path)
         return cag_fail_nomem(err, "caches");
-    snprintf(path, size, "%s/%s", dir, name);
     st = add_file(s, path, err);
     mem_free(path);
     return st;
@@ -350,36 +348,13 @@ cag_status cache_open(struct shelf *s, struct cache *c, cag_error *err)
     return CAG_OK;
 }
 
-void cache_fail(struct shelf *s, struct cache *c, const cag_error *why)
+void cache_fail(struct shelf *s, struct cache *c)
 {
-    (void)why;
     retire(s, c);
     cache_set_state(s, c, CACHE_FAILED);
 }
 
 /* -------------------------------------------------------------------- file */
-
-void cache_get_stamp(const struct cache *c, struct cache_stamp *out)
-{
-    struct stat is;
-
-    memset(out, 0, sizeof *out);
-    if (stat(c->path, &is))
-        return;
-    out->there = true;
-    out->dev = is.st_dev;
-    out->ino = is.st_ino;
-    out->size = (uint64_t)is.st_size;
-    out->mtime_ns = is.st_mtim.tv_sec * 1000000000 + is.st_mtim.tv_nsec;
-    out->ctime_ns = is.st_ctim.tv_sec * 1000000000 + is.st_ctim.tv_nsec;
-}
-
-bool cache_same_stamp(const struct cache_stamp *a, const struct cache_stamp *b)
-{
-    return a->there == b->there && a->dev == b->dev && a->ino == b->ino &&
-           a->size == b->size && a->mtime_ns == b->mtime_ns &&
-           a->ctime_ns == b->ctime_ns;
-}
 
 cag_status cache_probe(struct shelf *s, struct cache *c, bool full,
                        cag_error *err)

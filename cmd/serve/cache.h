@@ -13,6 +13,8 @@
 #include <pthread.h>
 #include <stdbool.h>
 
+#include "util/file.h"
+
 enum cache_state { CACHE_READY, CACHE_STALE, CACHE_FAILED, CACHE_GONE };
 enum { CACHE_N_STATE = CACHE_GONE + 1, SHELF_MAX = 4096 };
 
@@ -23,13 +25,6 @@ struct cache_facts {
     int64_t created; /* of the file, seconds since 1970 */
     int64_t n_tok, n_ctx;
     char content_id[65], model[128], codec[16];
-};
-
-/* A file, as stat tells one from another. */
-struct cache_stamp {
-    uint64_t dev, ino, size;
-    int64_t mtime_ns, ctime_ns;
-    bool there;
 };
 
 /* An open cache, while questions of it run. */
@@ -45,7 +40,7 @@ struct cache {
     char *id, *path;
     struct cache_facts facts;  /* under the lock */
     bool want_open;            /* under the lock: there is another file */
-    struct cache_stamp seen;   /* the watch's: the file that was looked at */
+    struct file_id seen;       /* the watch's: the file that was looked at */
     struct cache_open *open;   /* NULL: it could not be opened */
     struct cache_open *before; /* replaced ones with running questions */
 };
@@ -83,10 +78,7 @@ const char *cache_state_name(enum cache_state st);
  * there is one.  After an error nothing is open, and facts say so. */
 cag_status cache_open(struct shelf *s, struct cache *c, cag_error *err);
 /* It cannot be used any more: the scheduler's. */
-void cache_fail(struct shelf *s, struct cache *c, const cag_error *why);
-/* Is there another file in its place, or none (any thread)? */
-void cache_get_stamp(const struct cache *c, struct cache_stamp *out);
-bool cache_same_stamp(const struct cache_stamp *a, const struct cache_stamp *b);
+void cache_fail(struct shelf *s, struct cache *c);
 /* Look at the file without its model, in full or only whether it is stale, and
  * set its state: CAG_OK if it may be opened. */
 cag_status cache_probe(struct shelf *s, struct cache *c, bool full,

@@ -25,12 +25,12 @@
 #include "util/mem.h"
 
 #define MAX_LISTENER 16
-#define MAX_EVENT    8
+#define MAX_SIGNAL   8
 
+/* What a signal runs. */
 struct hook {
     struct event *ev;
-    void (*on_signal)(void *ctx, int sig);
-    void (*on_time)(void *ctx);
+    void (*fn)(void *ctx, int sig);
     void *ctx;
 };
 
@@ -47,7 +47,7 @@ struct http {
     int call_fd;
     void (*on_call)(void *ctx);
     void *call_ctx;
-    struct hook hook[MAX_EVENT];
+    struct hook hook[MAX_SIGNAL];
     int n_hook;
     int fds, fds_own; /* descriptors: at most so many, not connections */
     int n_request;    /* that have not ended */
@@ -388,46 +388,30 @@ void http_call(struct http *h)
     (void)!write(h->call_fd, &one, sizeof one);
 }
 
-static void on_hook(evutil_socket_t fd, short what, void *ctx)
+static void on_signal(evutil_socket_t sig, short what, void *ctx)
 {
     const struct hook *k = ctx;
 
-    if (what & EV_SIGNAL)
-        k->on_signal(k->ctx, (int)fd);
-    else
-        k->on_time(k->ctx);
-}
-
-static cag_status add_hook(struct http *h, struct hook k, int sig,
-                           const struct timeval *every, cag_error *err)
-{
-    struct hook *to = &h->hook[h->n_hook];
-
-    if (h->n_hook == MAX_EVENT)
-        return cag_fail(err, CAG_E_INTERNAL, NULL, -1, "too many events");
-    *to = k;
-    to->ev = event_new(h->base, sig, EV_PERSIST | (sig < 0 ? 0 : EV_SIGNAL),
-                       on_hook, to);
-    if (!to->ev || event_add(to->ev, every))
-        return cag_fail_nomem(err, "events");
-    h->n_hook++;
-    return CAG_OK;
+    (void)what;
+    k->fn(k->ctx, (int)sig);
 }
 
 cag_status http_on_signal(struct http *h, int sig, void (*fn)(void *, int),
                           void *ctx, cag_error *err)
 {
-    return add_hook(h, (struct hook){ .on_signal = fn, .ctx = ctx }, sig, NULL,
-                    err);
-}
+    struct hook *to = &h->hook[h->n_hook];
 
-cag_status http_every(struct http *h, int seconds, void (*fn)(void *),
-                      void *ctx, cag_error *err)
-{
-    const struct timeval every = { seconds, 0 };
-
-    return add_hook(h, (struct hook){ .on_time = fn, .ctx = ctx }, -1, &every,
-                    err);
+    if (h->n_hook == MAX_SIGNAL)
+        return cag_fail(err, CAG_E_INTERNAL, NULL, -1, "too many signals");
+    *to = (struct hook){ .fn = fn, .ctx = ctx };
+    to->ev = evsignal_new(h->base, sig, on_signal, to);
+    if (!to->ev || evsignal_add(to->ev, NULL)) {
+        if (to->ev)
+            event_free(to->ev);
+        return cag_fail_nomem(err, "events");
+    }
+    h->n_hook++;
+    return CAG_OK;
 }
 
 cag_status http_new(const struct http_limits *l, http_handler *fn, void *ctx,

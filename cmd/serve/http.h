@@ -47,11 +47,9 @@ void http_quit(struct http *h);
  * that it has not yet answered are one. */
 void http_on_call(struct http *h, void (*fn)(void *ctx), void *ctx);
 void http_call(struct http *h);
-/* Run fn in the loop when a signal arrived; every so many seconds. */
+/* Run fn in the loop when a signal arrived. */
 cag_status http_on_signal(struct http *h, int sig, void (*fn)(void *, int),
                           void *ctx, cag_error *err);
-cag_status http_every(struct http *h, int seconds, void (*fn)(void *),
-                      void *ctx, cag_error *err);
 int http_n_open(struct http *h); /* connections */
 
 /* Strings are valid until the request ends or its client leaves. */

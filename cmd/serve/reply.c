@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/random.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "cmd/serve/server.h"
 #include "util/clock.h"
@@ -16,6 +17,17 @@ static bool set_text(jv *o, const char *key, const char *text, size_t n)
     jv *v = jv_new_str(text, n);
 
     return v && jv_set(o, key, v);
+}
+
+/* One write, so that lines of two processes never mix. */
+static void append(struct server *s, const struct buf *line)
+{
+    ssize_t n = write(s->log, line->data, line->size);
+
+    if (n == (ssize_t)line->size || s->log_failed)
+        return;
+    s->log_failed = true;
+    s->log_lost(n < 0 ? strerror(errno) : "a line was cut");
 }
 
 /* Questions and answers are in it: it is written only where it was asked for.
@@ -49,14 +61,8 @@ static void write_log(const struct call *c)
     if (ok)
         jv_dump(o, &b);
     buf_char(&b, '\n');
-    if (ok && !buf_failed(&b)) {
-        clearerr(c->s->log);
-        fwrite(b.data, 1, b.size, c->s->log);
-        if ((fflush(c->s->log) || ferror(c->s->log)) && !c->s->log_failed) {
-            c->s->log_failed = true;
-            c->s->log_lost(strerror(errno));
-        }
-    }
+    if (ok && !buf_failed(&b))
+        append(c->s, &b);
     buf_free(&b);
     jv_free(o);
 }
@@ -67,7 +73,7 @@ void call_end(struct call *c)
 
     if (c->status >= 0 && c->status < SERVER_N_CODE)
         s->n_reply[c->status]++;
-    if (s->log)
+    if (s->log >= 0)
         write_log(c);
     ask_free(c->ask);
     mem_free(c);
@@ -96,16 +102,21 @@ void call_fail(struct call *c, const struct api_error *e)
     buf_free(&b);
 }
 
-void call_reply_json(struct call *c, struct buf *b)
+void call_reply_buf(struct call *c, const char *type, struct buf *b)
 {
     struct api_error e;
 
-    buf_char(b, '\n');
     if (buf_failed(b)) {
         api_fail(&e, 503, "out_of_memory", "", "out of memory");
         call_fail(c, &e);
     } else {
-        call_reply(c, 200, "application/json", b->data, b->size);
+        call_reply(c, 200, type, b->data, b->size);
     }
     buf_free(b);
+}
+
+void call_reply_json(struct call *c, struct buf *b)
+{
+    buf_char(b, '\n');
+    call_reply_buf(c, "application/json", b);
 }

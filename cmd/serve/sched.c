@@ -232,20 +232,24 @@ static void fail_open(struct sched *s, struct cache *c, struct cache_open *o,
     s->running = rest;
     if (!rest.first)
         s->running.last = &s->running.first;
+    bool usable =
+        why->status == CAG_E_UNSUPPORTED || why->status == CAG_E_NOMEM;
+    if (!usable)
+        s->o.say(c->id, "it cannot be used any more", why);
     if (c->open != o)
         return;
     /* a question's fault leaves the cache as it is, but a crew has ended */
     cag_crew_free(o->crew);
     o->crew = NULL;
     cag_error err = CAG_ERROR_INIT;
-    bool usable =
-        why->status == CAG_E_UNSUPPORTED || why->status == CAG_E_NOMEM;
-    if (!usable)
-        cache_fail(s->shelf, c, why);
-    else if (cag_crew_new(o->kb, s->shelf->parallel, &o->crew, &err))
-        cache_fail(s->shelf, c, &err);
-    else if (s->shelf->kept)
+    if (!usable) {
+        cache_fail(s->shelf, c);
+    } else if (cag_crew_new(o->kb, s->shelf->parallel, &o->crew, &err)) {
+        s->o.say(c->id, "it cannot be used any more", &err);
+        cache_fail(s->shelf, c);
+    } else if (s->shelf->kept) {
         cag_crew_keep(o->crew, s->shelf->kept);
+    }
 }
 
 /* Begin to answer; r is in no list. */
@@ -411,9 +415,9 @@ static void open_new(struct sched *s)
         if (!cache_want_open(s->shelf, c, false))
             continue;
         if (cache_open(s->shelf, c, &why))
-            s->o.opened(c->id, "cannot be opened", &why);
+            s->o.say(c->id, "cannot be opened", &why);
         else
-            s->o.opened(c->id, "its new file is open", NULL);
+            s->o.say(c->id, "its new file is open", NULL);
     }
 }
 

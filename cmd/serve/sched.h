@@ -43,8 +43,8 @@ void ask_free(struct ask *a);
 struct sched_opts {
     int max_queue; /* waiting, of all caches                           */
     void (*wake)(void *ctx); /* there is news; called in the thread    */
-    /* what became of a cache that was to be opened; err may be NULL */
-    void (*opened)(const char *cache, const char *what, const cag_error *err);
+    /* what became of a cache, for the operator; err may be NULL */
+    void (*say)(const char *cache, const char *what, const cag_error *err);
     void *ctx;
 };
 

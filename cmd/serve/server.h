@@ -7,8 +7,6 @@
 #ifndef CMD_SERVE_SERVER_H
 #define CMD_SERVE_SERVER_H
 
-#include <stdio.h>
-
 #include "cmd/serve/api.h"
 #include "cmd/serve/cache.h"
 #include "cmd/serve/http.h"
@@ -29,8 +27,8 @@ struct server {
     int n_host;
     const char *const *origin; /* [n_origin] other pages that may ask */
     int n_origin;
-    FILE *log;                         /* a line of JSON a request, or NULL */
-    bool log_failed;                   /* it was said that lines are lost */
+    int log;         /* descriptor: a line of JSON a request; -1: none */
+    bool log_failed; /* it was said that lines are lost */
     void (*log_lost)(const char *why); /* says so */
     bool draining;
     int64_t n_reply[SERVER_N_CODE]; /* by status */
@@ -68,8 +66,9 @@ cag_status access_read_keys(struct server *s, cag_error *err);
 /* reply.c */
 void call_reply(struct call *c, int status, const char *type, const void *data,
                 size_t n);
-void call_reply_json(struct call *c, struct buf *b); /* 200, or 503 if b failed;
-                                                         b is freed */
+/* 200, or 503 if b failed; b is freed. */
+void call_reply_buf(struct call *c, const char *type, struct buf *b);
+void call_reply_json(struct call *c, struct buf *b); /* with a line feed */
 void call_fail(struct call *c, const struct api_error *e);
 void call_end(struct call *c); /* it was replied to: log it, free it */
 

@@ -206,12 +206,5 @@ void show_metrics(struct call *c)
         return;
     }
     put_all(c->s, &b);
-    if (buf_failed(&b)) {
-        api_fail(&e, 503, "out_of_memory", "", "out of memory");
-        call_fail(c, &e);
-    } else {
-        call_reply(c, 200, "text/plain; version=0.0.4; charset=utf-8", b.data,
-                   b.size);
-    }
-    buf_free(&b);
+    call_reply_buf(c, "text/plain; version=0.0.4; charset=utf-8", &b);
 }

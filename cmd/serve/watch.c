@@ -4,14 +4,15 @@
 #include "cmd/serve/watch.h"
 
 #include <errno.h>
+#include <string.h>
 #include <time.h>
 
 #include "util/error.h"
 #include "util/mem.h"
 
-#define FRESH_EVERY                                           \
-    5 /* seconds; sources that are unchanged cost a stat each \
-       */
+/* Seconds between two looks at the sources; one that is unchanged costs a stat.
+ */
+enum { FRESH_EVERY = 5 };
 
 struct watch {
     struct watch_opts o;
@@ -22,10 +23,17 @@ struct watch {
     bool now, stop;
 };
 
+/* All zero: there is no file. */
+static void look_at(const struct cache *c, struct file_id *out)
+{
+    memset(out, 0, sizeof *out);
+    (void)file_stat(c->path, out, NULL);
+}
+
 void watch_begin(struct shelf *s)
 {
     for (int i = 0; i < s->n; i++)
-        cache_get_stamp(s->cache[i], &s->cache[i]->seen);
+        look_at(s->cache[i], &s->cache[i]->seen);
 }
 
 /* Another file is there: check every byte of it, then have it opened. */
@@ -39,19 +47,21 @@ static void take_new(struct watch *w, struct cache *c)
                  &why);
         return;
     }
+    if (why.status == CAG_E_STALE)
+        w->o.say(c->id, NULL, &why);
     cache_want_open(w->shelf, c, true);
     w->o.poke(w->o.ctx);
 }
 
 static void check_file(struct watch *w, struct cache *c)
 {
-    struct cache_stamp now;
+    struct file_id now;
 
-    cache_get_stamp(c, &now);
-    if (cache_same_stamp(&now, &c->seen))
+    look_at(c, &now);
+    if (file_id_same(&now, &c->seen))
         return;
     c->seen = now;
-    if (now.there) {
+    if (now.ino) {
         take_new(w, c);
     } else {
         cache_set_state(w->shelf, c, CACHE_GONE);
@@ -72,9 +82,10 @@ static void check_sources(struct watch *w, struct cache *c)
     cache_get_facts(w->shelf, c, &after);
     if (after.state == CACHE_FAILED)
         w->o.say(c->id, "it cannot be used any more", &why);
-    else if (before.is_stale != after.is_stale)
-        w->o.say(c->id, after.is_stale ? "is stale" : "is fresh again",
-                 after.is_stale && why.status ? &why : NULL);
+    else if (after.is_stale && !before.is_stale)
+        w->o.say(c->id, NULL, &why);
+    else if (before.is_stale && !after.is_stale)
+        w->o.say(c->id, "is fresh again", NULL);
 }
 
 static void look(struct watch *w, bool all)

@@ -12,8 +12,8 @@
 
 struct watch;
 
-/* say: a line for the operator; poke: a cache is to be opened.  Both are called
- * in the watch's thread. */
+/* say: a line for the operator, with what became of a cache, why, or both;
+ * poke: a cache is to be opened.  Both are called in the watch's thread. */
 struct watch_opts {
     void (*say)(const char *cache, const char *what, const cag_error *err);
     void (*poke)(void *ctx);
