@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
-"""cag beside llama.cpp and transformers: the same weights file, text, token
+"""cag beside llama.cpp, OpenVINO and transformers: the same weights file, text, token
 ids and threads, in one run, as one table with ratios.
 
     tests/bench/peers/run.py --model M.gguf --text FILE --threads 2 \
-        --llama-bin DIR --transformers-python PYTHON --json OUT.json
+        --llama-bin DIR --openvino-python PYTHON \
+        --transformers-python PYTHON --json OUT.json
 
 Peers that are not given are left out.  LLAMA_BIN is a directory with
 llama-server and llama-batched-bench (built from the sources in the
-llama-cpp-python package); PYTHON runs an interpreter that has transformers,
-torch and gguf.  CAG_BIN, LLAMA_BIN and TRANSFORMERS_PYTHON name the same in
-the environment.
+llama-cpp-python package); PYTHON is an interpreter that has openvino-genai,
+or transformers, torch and gguf.  CAG_BIN, LLAMA_BIN, OPENVINO_PYTHON and
+TRANSFORMERS_PYTHON name the same in the environment.
 
 Arms take turns in every round, so that a machine that gets busy slows all of
 them; the table gives each arm's best of all rounds and the ratio of the bests,
@@ -140,7 +141,8 @@ def cag_report(o, cmd, kvc, *more, repeat=1):
 def first_byte(argv):
     start = time.monotonic()
     p = subprocess.Popen(argv, stdout=subprocess.PIPE,
-                         stdin=subprocess.DEVNULL)
+                         stdin=subprocess.DEVNULL,
+                         stderr=subprocess.DEVNULL)
     byte = os.read(p.stdout.fileno(), 1)
     s = time.monotonic() - start
     p.stdout.read()
@@ -328,28 +330,36 @@ def llama_batch(run, arm, kv, fa, prefix):
             run.add(f"batch_{r['pl']}", arm, r["speed_tg"])
 
 
-# ------------------------------------------------------------ transformers
+# ------------------------------------------- OpenVINO and transformers
 
-def transformers_figures(run, arm, prefix, question, work):
-    o = run.o
-    ids = os.path.join(work, "ids.json")
-    with open(ids, "w", encoding="ascii") as f:
-        json.dump({"prefix": prefix, "question": question}, f)
-    argv = [o.transformers_python,
-            os.path.join(HERE, "transformers_peer.py"), o.model, ids,
-            os.path.join(work, "cache.pt"), str(o.threads), str(o.gen)]
+def script_figures(run, arm, argv):
+    """Of a script that measures itself, and that is asked from its start."""
     r = json.loads(command(argv + ["build"]).splitlines()[-1])
-    for name in ("build", "decode_0", "decode_full", "kv_bytes_per_token"):
-        run.add(name, arm, r[name])
-    start = time.monotonic()
-    p = subprocess.Popen(argv + ["ask"], stdout=subprocess.PIPE,
-                         stderr=subprocess.DEVNULL)
-    byte = os.read(p.stdout.fileno(), 1)
-    s = time.monotonic() - start
-    p.stdout.read()
-    if p.wait() != 0 or not byte:
-        raise Void("transformers_peer.py ask failed")
-    run.add("start_to_first_token", arm, s)
+    for name, value in r.items():
+        run.add(name, arm, value)
+    run.add("start_to_first_token", arm, first_byte(argv + ["ask"]))
+
+
+def write_ids(work, prefix, question):
+    path = os.path.join(work, "ids.json")
+    with open(path, "w", encoding="ascii") as f:
+        json.dump({"prefix": prefix, "question": question}, f)
+    return path
+
+
+def transformers_figures(run, arm, dtype, ids, work):
+    o = run.o
+    script_figures(run, arm, [
+        o.transformers_python, os.path.join(HERE, "transformers_peer.py"),
+        o.model, ids, os.path.join(work, "cache.pt"), str(o.threads),
+        str(o.gen), dtype])
+
+
+def openvino_figures(run, arm, precision, ids):
+    o = run.o
+    script_figures(run, arm, [
+        o.openvino_python, os.path.join(HERE, "openvino_peer.py"), o.model,
+        ids, str(o.threads), str(o.gen), precision])
 
 
 # ------------------------------------------------------------------ output
@@ -372,7 +382,7 @@ def ratios(rows):
     for figure in figures:
         of = [r for r in rows if r["figure"] == figure]
         ours = [r for r in of if r["arm"].startswith("cag")]
-        for peer in ("llama.cpp", "transformers"):
+        for peer in ("llama.cpp", "openvino", "transformers"):
             theirs = [r for r in of if r["arm"].startswith(peer)]
             if not theirs:
                 continue
@@ -427,7 +437,7 @@ def document(run):
 def options():
     env = os.environ.get
     p = argparse.ArgumentParser(
-        description="cag beside llama.cpp and transformers")
+        description="cag beside llama.cpp, OpenVINO and transformers")
     p.add_argument("--model", required=True, help="GGUF file, for all")
     p.add_argument("--text", required=True, action="append",
                    help="the knowledge; may be repeated")
@@ -440,6 +450,7 @@ def options():
                         "machine with other work")
     p.add_argument("--llama-arms", default="f16:on,f16:off,q8_0:on",
                    help="KV type : flash attention, ...")
+    p.add_argument("--openvino-python", default=env("OPENVINO_PYTHON"))
     p.add_argument("--transformers-python",
                    default=env("TRANSFORMERS_PYTHON"))
     p.add_argument("--threads", type=int, default=2)
@@ -477,9 +488,15 @@ def one_round(run, kvc, prefix, question, work):
         if o.batch:
             run.try_arm("llama.cpp f16 fa=on", llama_batch, "f16", "on",
                         prefix)
+    ids = write_ids(work, prefix, question)
+    if o.openvino_python:
+        for precision in ("default", "f32", "f32-exact"):
+            run.try_arm("openvino " + precision, openvino_figures, precision,
+                        ids)
     if o.transformers_python:
-        run.try_arm("transformers f32", transformers_figures, prefix,
-                    question, work)
+        for dtype in ("float32", "bfloat16"):
+            run.try_arm("transformers " + dtype, transformers_figures, dtype,
+                        ids, work)
 
 
 def about(o, prefix, question):

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""transformers as run.py's peer: DynamicCache, f32, the GGUF's own weights.
+"""transformers as run.py's peer: DynamicCache, the GGUF's own weights.
 
-    transformers_peer.py MODEL.gguf IDS.json CACHE.pt THREADS N_GEN build|ask
+    transformers_peer.py MODEL.gguf IDS.json CACHE.pt THREADS N_GEN DTYPE build|ask
+
+DTYPE is float32 or bfloat16.
 
 build prints one line of JSON with rates and saves the cache; ask loads the
 saved cache and prints the first generated token as soon as it is known.
@@ -11,7 +13,7 @@ import os
 import sys
 import time
 
-model_path, ids_path, cache_path, threads, n_gen, what = sys.argv[1:]
+model_path, ids_path, cache_path, threads, n_gen, dtype, what = sys.argv[1:]
 os.environ["OMP_NUM_THREADS"] = threads
 os.environ["HF_HUB_OFFLINE"] = "1"
 
@@ -25,7 +27,7 @@ torch.set_grad_enabled(False)
 def load():
     folder, name = os.path.split(model_path)
     return AutoModelForCausalLM.from_pretrained(
-        folder, gguf_file=name, dtype=torch.float32).eval()
+        folder, gguf_file=name, dtype=getattr(torch, dtype)).eval()
 
 
 def feed(model, ids, cache):
