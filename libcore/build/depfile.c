@@ -124,7 +124,7 @@ cag_status depfile_write(const char *path, const char *target,
         goto out;
     }
     /* an equal one keeps its time: a second make changes no file */
-    if (file_read(path, b.size + 1, &old, NULL) == CAG_OK &&
+    if (file_read_regular(path, b.size + 1, &old, NULL) == CAG_OK &&
         old.size == b.size && !memcmp(old.data, b.data, b.size)) {
         st = CAG_OK;
         goto out;

@@ -137,7 +137,7 @@ static cag_status look(const struct index_text *t, const cag_kvc_source *s,
     f->state = CAG_SOURCE_CHANGED;
     if (id.size_bytes != s->size_bytes)
         return CAG_OK;
-    st = file_read(path, (size_t)s->size_bytes, &raw, NULL);
+    st = file_read_regular(path, (size_t)s->size_bytes, &raw, NULL);
     if (!st)
         st = sha256_buf(raw.data, raw.size, digest, NULL);
     if (!st) {

@@ -95,7 +95,7 @@ static cag_status read_template(struct cag_model *m, const char *dir,
     if (!jinja || !config) {
         st = cag_fail_nomem(err, "chat template");
     } else if (file_exists(jinja)) {
-        st = file_read(jinja, MAX_TEMPLATE_BYTES, &b, err);
+        st = file_read_regular(jinja, MAX_TEMPLATE_BYTES, &b, err);
         if (!st)
             st =
                 model_set_template(m, b.data ? b.data : "", b.size, jinja, err);

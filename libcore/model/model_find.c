@@ -217,7 +217,7 @@ static cag_status read_ref(struct finder *f, const char *path,
                            const char **commit, const char **why)
 {
     struct buf b = BUF_INIT;
-    cag_status st = file_read(path, 4096, &b, NULL);
+    cag_status st = file_read_regular(path, 4096, &b, NULL);
 
     *why = "no such revision in the cache";
     if (!st) {

@@ -93,27 +93,38 @@ cag_status file_out_map(const struct file_out *o, struct file_map *m,
     return map_fd(m, o->fd, o->path, &s, err);
 }
 
-cag_status file_map(struct file_map *m, const char *path, cag_error *err)
+/* Never waits, as the open of a FIFO does.  *fd is to be closed if there is no
+ * error. */
+static cag_status open_regular(const char *path, int *fd, struct stat *s,
+                               cag_error *err)
 {
     cag_status st = CAG_OK;
+
+    *fd = open_retry(path, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0);
+    if (*fd < 0)
+        return fail_open(err, errno, path);
+    if (fstat(*fd, s) != 0)
+        st = cag_fail_sys(err, CAG_E_IO, errno, path, "cannot stat");
+    else if (!S_ISREG(s->st_mode))
+        st = cag_fail(err, CAG_E_MISSING, path, -1, "%s",
+                      S_ISDIR(s->st_mode) ? "is a directory, not a file"
+                                          : "is not a regular file");
+    if (st)
+        close(*fd);
+    return st;
+}
+
+cag_status file_map(struct file_map *m, const char *path, cag_error *err)
+{
+    cag_status st;
     struct stat s;
+    int fd;
 
     memset(m, 0, sizeof *m);
-    int fd = open_retry(path, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0);
-    if (fd < 0)
-        return fail_open(err, errno, path);
-    if (fstat(fd, &s) != 0) {
-        st = cag_fail_sys(err, CAG_E_IO, errno, path, "cannot stat");
-        goto out;
-    }
-    if (!S_ISREG(s.st_mode)) {
-        st = cag_fail(err, CAG_E_MISSING, path, -1, "%s",
-                      S_ISDIR(s.st_mode) ? "is a directory, not a file"
-                                         : "is not a regular file");
-        goto out;
-    }
+    st = open_regular(path, &fd, &s, err);
+    if (st)
+        return st;
     st = map_fd(m, fd, path, &s, err);
-out:
     close(fd);
     return st;
 }
@@ -181,6 +192,20 @@ cag_status file_read(const char *path, size_t max_bytes, struct buf *b,
     if (fd < 0)
         return fail_open(err, errno, path);
     cag_status st = file_read_fd(fd, path, max_bytes, b, err);
+    close(fd);
+    return st;
+}
+
+cag_status file_read_regular(const char *path, size_t max_bytes, struct buf *b,
+                             cag_error *err)
+{
+    struct stat s;
+    int fd;
+    cag_status st = open_regular(path, &fd, &s, err);
+
+    if (st)
+        return st;
+    st = file_read_fd(fd, path, max_bytes, b, err);
     close(fd);
     return st;
 }

@@ -42,6 +42,10 @@ void file_unmap(struct file_map *m);
 /* Append a whole file to b; "-" reads fd 0.  CAG_E_LIMIT above max_bytes. */
 cag_status file_read(const char *path, size_t max_bytes, struct buf *b,
                      cag_error *err);
+/* The same of a file that belongs to others, as a model's do: what is no
+ * regular file is CAG_E_MISSING and never waited for, and "-" is a name. */
+cag_status file_read_regular(const char *path, size_t max_bytes, struct buf *b,
+                             cag_error *err);
 /* Append all that is left in fd to b; name is used in messages. */
 cag_status file_read_fd(int fd, const char *name, size_t max_bytes,
                         struct buf *b, cag_error *err);

@@ -197,7 +197,7 @@ cag_status jv_parse_file(const char *path, size_t max_bytes, jv **out,
                          cag_error *err)
 {
     struct buf b = BUF_INIT;
-    cag_status st = file_read(path, max_bytes, &b, err);
+    cag_status st = file_read_regular(path, max_bytes, &b, err);
 
     if (!st)
         st = jv_parse(b.data, b.size, path, out, err);

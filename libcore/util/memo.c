@@ -3,6 +3,8 @@
  */
 #include "util/memo.h"
 
+#include <sys/stat.h>
+
 #include "util/file.h"
 #include "util/file_lock.h"
 #include "util/mem.h"
@@ -34,9 +36,12 @@ void memo_update(const char *dir, const char *name, size_t max_bytes,
     struct buf old = BUF_INIT, new = BUF_INIT;
     struct file_lock lock = { -1, NULL };
     struct file_out o = { .fd = -1 };
+    struct stat s;
     char *path = trust_dir(dir) ? file_join(dir, name) : NULL;
 
-    if (!path || file_lock(&lock, path, -1, LOCK_S, NULL))
+    /* where a link is, or no file, nothing is to be replaced */
+    if (!path || (lstat(path, &s) == 0 && !S_ISREG(s.st_mode)) ||
+        file_lock(&lock, path, -1, LOCK_S, NULL))
         goto out;
     load(path, max_bytes, &old);
     compose(ctx, &old, &new);

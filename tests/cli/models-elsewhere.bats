@@ -125,3 +125,48 @@ model_of() { cag-inspect --json "$1" | jq -r '.meta.model.hub // .meta.model.pat
     head -c 5000 /dev/urandom >cache/model-places
     fails 66 "was not found" cag-ask -q --stale ignore -n 4 one/two/l.kvc hi
 }
+
+@test "a part of a model that is a FIFO, a device or a directory is an error, and nobody waits for it" {
+    local name kind
+    cp -r "$models/qwen3" m
+    for name in config.json tokenizer.json tokenizer_config.json special_tokens_map.json \
+        generation_config.json added_tokens.json chat_template.jinja model.safetensors \
+        model.safetensors.index.json; do
+        for kind in fifo device dir; do
+            rm -rf n && cp -r m n && rm -f "n/$name"
+            case $kind in
+            fifo) mkfifo "n/$name" ;;
+            device) ln -s /dev/zero "n/$name" ;;
+            dir) mkdir "n/$name" ;;
+            esac
+            fails 66 "cag-build: n/$name: " timeout 20 cag-build -q -m n -o kb.kvc a.md
+        done
+    done
+    # and where a directory of models is looked through
+    mkdir -p data/cag/models
+    cp -r m data/cag/models/
+    rm m/config.json && mkfifo m/config.json && mv m data/cag/models/n
+    XDG_DATA_HOME="$PWD/data" run --separate-stderr timeout 20 cag-inspect --models
+    [ "$status" -ne 124 ] || show
+    prints "n: is not a regular file"
+}
+
+@test "a link or a FIFO where something is remembered is neither followed nor replaced" {
+    local name
+    cp "$model" m.gguf
+    truncate -s +17M m.gguf # as large as what is remembered
+    for name in fingerprints model-places; do
+        mkdir -p -m 700 memory
+        echo kept >target
+        ln -sf ../target "memory/$name"
+        CAG_CACHE_DIR="$PWD/memory" ok cag-build -q -m m.gguf -o kb.kvc a.md
+        CAG_CACHE_DIR="$PWD/memory" ok cag-ask -n 2 kb.kvc hi
+        [ "$(cat target)" = kept ]
+        [ -L "memory/$name" ]
+        rm "memory/$name" kb.kvc
+        mkfifo "memory/$name"
+        CAG_CACHE_DIR="$PWD/memory" ok timeout 20 cag-build -q -m m.gguf -o kb.kvc a.md
+        [ -p "memory/$name" ]
+        rm -r memory kb.kvc
+    done
+}
