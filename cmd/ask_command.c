@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cag/tool/text_file.h>
@@ -110,14 +111,17 @@ static int save_text(const char *path, const char *text)
     char aside[4200], first = '[';
     size_t n = strlen(text);
     int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    struct stat s;
+    bool other = fd < 0 && errno != ENOENT;
 
-    if (fd >= 0 && read(fd, &first, 1) >= 0 && first != '[') {
+    if (fd >= 0) {
+        other = fstat(fd, &s) != 0 || !S_ISREG(s.st_mode) ||
+                read(fd, &first, 1) < 0 || first != '[';
         close(fd);
+    }
+    if (other)
         return ui_fail(CAG_E_CREATE, path,
                        "this file holds no conversation: not replaced");
-    }
-    if (fd >= 0)
-        close(fd);
     snprintf(aside, sizeof aside, "%s.XXXXXX", path);
     fd = mkstemp(aside);
     if (fd < 0)

@@ -142,6 +142,12 @@ shown() { tr -d '\r' <"$out" | sed 's/\x1b\[[?0-9;]*[a-zA-Z]//g'; }
     jq -e 'length == 6' c.json
     # nothing else is replaced, and nothing else is taken
     echo text >notes
+    mkfifo pipe
+    mkdir -p folder
+    for f in pipe folder /dev/null; do
+        expect 73 timeout 20 cag-ask -q -n 2 --chat qwen.kvc <<<$'hello\n/save '$f
+    done
+    [ -p pipe ] && [ -c /dev/null ]
     expect 73 cag-ask -q -n 2 --chat qwen.kvc <<<$'hello\n/save notes'
     [ "$(cat notes)" = text ]
     expect 64 cag-ask -q -n 2 --chat qwen.kvc <<<$'hello\n/save'
