@@ -3,6 +3,7 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cag/build.h>
@@ -59,6 +60,21 @@ static void refuse_cache(char **operand)
                  word, word);
 }
 
+/* The library knows sources and model; these only this program reads. */
+static int refuse_inputs(const char *written, const char *what)
+{
+    const char *const in[] = { cli.manifest, cli.system_file, cli.template_file,
+                               cli.questions, cli.files0 };
+    struct stat a, b;
+
+    for (size_t i = 0; written && i < sizeof in / sizeof *in; i++)
+        if (in[i] && stat(in[i], &a) == 0 && stat(written, &b) == 0 &&
+            a.st_dev == b.st_dev && a.st_ino == b.st_ino)
+            return ui_fail(CAG_E_USAGE, written,
+                           "the %s is what the build reads (%s)", what, in[i]);
+    return UI_OK;
+}
+
 static int build(cag_build_opts *b, char **operand, const cag_manifest *m)
 {
     struct operands list = { NULL, 0, NULL };
@@ -82,7 +98,12 @@ static int build(cag_build_opts *b, char **operand, const cag_manifest *m)
         opt_fail("-o must be a file: a cache is mapped, not streamed");
     b->source = m ? m->source : list.spec;
     b->n_source = m ? m->n_source : list.n;
-    if (cli.questions && (status = build_null_check()) != UI_OK) {
+    status = refuse_inputs(cli.output, "output");
+    if (!status)
+        status = refuse_inputs(cli.depfile, "depfile");
+    if (!status && cli.questions)
+        status = build_null_check();
+    if (status) {
         operands_release(&list);
         return status;
     }

@@ -280,6 +280,24 @@ M
     no_temporary
 }
 
+@test "what only the program reads is not replaced either" {
+    facts 2 >a.md
+    echo 'Answer from the text.' >sys.txt
+    echo '{{ messages[0].content }}' >t.jinja
+    printf 'a.md\0' >list
+    seq -f 'Which %g?' 12 >q.txt
+    printf 'model: %s\nsources: [a.md]\n' "$model" >kb.yaml
+    cp -r . ../kept
+    for f in --system-file=sys.txt --chat-template-file=t.jinja --questions=q.txt; do
+        fails 64 "${f#*=}: the depfile is what the build reads" cag-build -m "$model" -o k.kvc "$f" --depfile "${f#*=}" a.md
+        fails 64 "${f#*=}: the output is what the build reads" cag-build -B -m "$model" "$f" -o "${f#*=}" a.md
+    done
+    fails 64 "list: the depfile is what" cag-build -m "$model" --files0-from list -o k.kvc --depfile list
+    fails 64 "kb.yaml: the depfile is what" cag-build --manifest kb.yaml --depfile kb.yaml
+    fails 64 "kb.yaml: the output is what" cag-build -B --manifest kb.yaml -o ./kb.yaml
+    diff -r . ../kept
+}
+
 @test "the model is not replaced, also with -B" {
     facts 2 >a.md
     cp -r "$models/qwen3" m
