@@ -119,7 +119,10 @@ static int too_many(const struct ask_opts *o, const struct batch_io *io,
     char where[600] = "";
 
     if (part)
-        snprintf(where, sizeof where, "; the rows are in %s", part);
+        snprintf(where, sizeof where,
+                 "; the rows are in %s: mend the input and repeat the command "
+                 "with --resume",
+                 part);
     ui_fail(CAG_E_FORMAT, io->in.name, "%lld of %lld rows failed%s%s",
             (long long)r->n_failed, (long long)(r->n_ok + r->n_failed),
             o->fail_fast ? ", the rest was not read" : "", where);
@@ -148,11 +151,14 @@ static cag_status put_end(struct batch_io *io, const cag_batch_opts *b,
     return st;
 }
 
-static bool is_csv(const char *name)
+/* Of the values in a file of that name; 0: it holds text or JSON. */
+static char separator_of(const char *name)
 {
-    size_t n = strlen(name);
+    const char *dot = strrchr(name, '.');
 
-    return n > 4 && !strcasecmp(name + n - 4, ".csv");
+    return dot && !strcasecmp(dot, ".csv")   ? ','
+           : dot && !strcasecmp(dot, ".tsv") ? '\t'
+                                             : 0;
 }
 
 static int run(const struct ask_opts *o, cag_kb *kb, struct batch_io *io)
@@ -172,7 +178,7 @@ static int run(const struct ask_opts *o, cag_kb *kb, struct batch_io *io)
     b.format = o->format;
     b.name = io->in.name;
     b.ready = line_ready;
-    b.csv = is_csv(o->batch);
+    b.separator = separator_of(o->batch);
     b.question_field = o->question_field;
     b.shard = o->shard;
     b.n_shard = o->n_shard;

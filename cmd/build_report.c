@@ -446,6 +446,19 @@ int report_check(const char *path, const cag_places *places, bool verify_full,
     return status;
 }
 
+void report_way_out(const char *path)
+{
+    cag_check_report r = { 0 };
+    cag_kvc *k = NULL;
+
+    if (!cag_kvc_open(path, &k, NULL) &&
+        cag_check(k, places_get(), NULL, false, &r, NULL) == CAG_E_STALE &&
+        !strstr(r.rebuild, " --refresh "))
+        ui_note("%s: rebuild: %s", ui_clean(path), r.rebuild);
+    cag_check_report_release(&r);
+    cag_kvc_close(k);
+}
+
 int report_check_build(const cag_build_opts *b, const char *manifest, bool json)
 {
     cag_check_report r = { 0 };

@@ -22,6 +22,8 @@ int report_worse(int a, int b);
 /* Check one cache and report; returns the exit status. */
 int report_check(const char *path, const cag_places *places, bool verify_full,
                  bool json);
+/* After a refresh that failed: what else to do, where a refresh cannot help. */
+void report_way_out(const char *path);
 /* The same of a build that a manifest describes. */
 int report_check_build(const cag_build_opts *b, const char *manifest,
                        bool json);

@@ -4,6 +4,7 @@
 #include <cag/tool/text_file.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include "cmd/ask_common.h"
@@ -250,6 +251,13 @@ static void check_words(char **word)
     }
 }
 
+static bool is_table(const char *name)
+{
+    const char *dot = strrchr(name, '.');
+
+    return dot && (!strcasecmp(dot, ".csv") || !strcasecmp(dot, ".tsv"));
+}
+
 static void check_usage(char **word)
 {
     bool talk = o.interactive || o.chat || o.from;
@@ -282,6 +290,10 @@ static void check_usage(char **word)
                  "--batch");
     if (o.shard && o.format == CAG_ROWS_TEXT)
         opt_fail("--shard needs rows as JSON: --output-format jsonl");
+    if (o.batch && o.output && is_table(o.output))
+        opt_fail("-o %s: answers are written as JSON Lines (or text), not as a "
+                 "table; name them .jsonl",
+                 ui_clean(o.output));
     if (o.resume && (!o.output || !strcmp(o.output, "-")))
         opt_fail("--resume needs -o FILE");
     if (o.resume && o.unordered)

@@ -473,7 +473,9 @@ int main(int argc, char **argv)
         return bench_eval(argc - 1, argv + 1);
     if (argc > 1 && strcmp(argv[1], "probe") == 0)
         return bench_probe(argc - 1, argv + 1);
-    for (int i = 1; i < argc; i++)
+    /* a first word that is neither a command nor a file is a mistyped one */
+    bool named = argc > 1 && argv[1][0] != '-' && !is_operand(argv[1]);
+    for (int i = 1; i < argc && !named; i++)
         if (is_operand(argv[i]))
             return run(0, argc, argv);
     char **rest = opt_parse(&usage, argc, argv, 1);

@@ -151,6 +151,8 @@ static int refresh(cag_build_opts *b, char **file)
         if (st) {
             report_excess(&r, cli.json);
             status = report_worse(status, ui_error(&err));
+            if (st == CAG_E_MISSING)
+                report_way_out(*file);
         } else {
             report_build(*file, &r, cli.json);
             if (had_null && !build_has_null(*file))

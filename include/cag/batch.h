@@ -45,7 +45,9 @@ typedef struct cag_batch_opts {
     /* May the next line be had without waiting?  Asked while rows are being
      * answered; NULL = always. */
     bool (*ready)(void *ctx);
-    bool csv; /* the input is CSV with a header, not text or JSON           */
+    /* ',' or a tab: the input is values between these, with a header; 0: text
+     * or JSON */
+    char separator;
     const char *question_field; /* its name in a row; NULL: "question"      */
     /* Answer only the rows whose number, from 0, is shard modulo n_shard; 0:
      * all.  Rows must be JSON. */

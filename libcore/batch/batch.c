@@ -303,7 +303,7 @@ static cag_status take_format(struct batch *b, const char *text, size_t size,
     text += skip;
     size -= skip;
     b->know_format = true;
-    b->jsonl_in = b->o->csv || text[0] == '{';
+    b->jsonl_in = b->o->separator || text[0] == '{';
     b->jsonl_out = b->o->format == CAG_ROWS_AS_INPUT
                        ? b->jsonl_in
                        : b->o->format == CAG_ROWS_JSON;
@@ -319,7 +319,7 @@ static cag_status take_format(struct batch *b, const char *text, size_t size,
         return cag_fail(err, CAG_E_USAGE, b->o->name, -1,
                         "--shard needs rows as JSON: add "
                         "--output-format jsonl");
-    return b->o->csv ? CAG_OK : refuse_document(b, text, size, err);
+    return b->o->separator ? CAG_OK : refuse_document(b, text, size, err);
 }
 
 /* Answers do not depend on it, but who joins rows by it should know. */
@@ -366,8 +366,8 @@ static cag_status fill(struct batch *b, cag_error *err)
 
         if (b->crew.n_running && b->o->ready && !b->o->ready(b->ctx))
             break;
-        text = b->o->csv ? next_record(b, &size, &line, &why)
-                         : next_text(b, &size, &why);
+        text = b->o->separator ? next_record(b, &size, &line, &why)
+                               : next_text(b, &size, &why);
         line = line ? line : b->line;
         if (!text) {
             b->end = true;
@@ -512,6 +512,8 @@ cag_status cag_kb_batch(cag_kb *kb, const cag_batch_opts *given, cag_line_fn in,
     memset(r, 0, sizeof *r);
     cag_batch_opts_init(&own);
     st = sized_take(&own, sizeof own, given, "cag_batch_opts", err);
+    b.csv.separator = own.separator;
+    b.csv.field = own.question_field ? own.question_field : "question";
     if (!st)
         st = turn_params(&b.params, own.params, err);
     if (!st)

@@ -3,6 +3,7 @@
  */
 #include "batch/batch_csv.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "util/error.h"
@@ -28,9 +29,9 @@ bool csv_add(struct csv *c, const char *line, size_t size)
     return buf_failed(&c->record) || quotes % 2 == 0;
 }
 
-/* The value at *s, which goes to the comma or the end after it. */
-static cag_status take_value(const char **s, const char *end, struct buf *out,
-                             cag_error *err)
+/* The value at *s, which goes to the separator or the end after it. */
+static cag_status take_value(const char **s, const char *end, char separator,
+                             struct buf *out, cag_error *err)
 {
     buf_clear(out);
     if (*s < end && **s == '"') {
@@ -45,12 +46,12 @@ static cag_status take_value(const char **s, const char *end, struct buf *out,
         if (!closed)
             return cag_fail(err, CAG_E_FORMAT, NULL, -1,
                             "CSV: a quote that is not closed");
-        if (*s < end && **s != ',')
+        if (*s < end && **s != separator)
             return cag_fail(err, CAG_E_FORMAT, NULL, -1,
                             "CSV: text after a closing quote; a quote in a "
                             "value is written twice");
     } else {
-        for (; *s < end && **s != ','; ++*s) {
+        for (; *s < end && **s != separator; ++*s) {
             if (**s == '"')
                 return cag_fail(err, CAG_E_FORMAT, NULL, -1,
                                 "CSV: a quote in a value that is not quoted");
@@ -61,7 +62,8 @@ static cag_status take_value(const char **s, const char *end, struct buf *out,
 }
 
 /* All values of the record, as an array. */
-static cag_status take_values(const struct buf *record, jv *to, cag_error *err)
+static cag_status take_values(const struct buf *record, char separator, jv *to,
+                              cag_error *err)
 {
     const char *s = record->size ? record->data : "", *end = s + record->size;
     struct buf value = BUF_INIT;
@@ -71,7 +73,7 @@ static cag_status take_values(const struct buf *record, jv *to, cag_error *err)
     while (!st && more) {
         jv *v;
 
-        st = take_value(&s, end, &value, err);
+        st = take_value(&s, end, separator, &value, err);
         if (st)
             break;
         more = s < end;
@@ -103,8 +105,24 @@ static cag_status to_object(struct csv *c, const jv *values, cag_error *err)
     return ok && !buf_failed(&c->json) ? CAG_OK : cag_fail_nomem(err, "CSV");
 }
 
-static cag_status check_names(const jv *names, cag_error *err)
+static cag_status fail_field(const jv *names, const char *field, cag_error *err)
 {
+    char list[160] = "";
+    size_t n, at = 0;
+
+    for (size_t i = 0; i < jv_count(names) && at < sizeof list; i++)
+        at += (size_t)snprintf(list + at, sizeof list - at, "%s%s",
+                               i ? ", " : "", jv_str(jv_at(names, i), &n));
+    return cag_fail(err, CAG_E_FORMAT, NULL, -1,
+                    "CSV: no column is called \"%s\"; there are: %s; "
+                    "--question-field NAME says which one is asked",
+                    field, list);
+}
+
+static cag_status check_names(const jv *names, const char *field,
+                              cag_error *err)
+{
+    bool found = false;
     size_t n, k;
 
     for (size_t i = 0; i < jv_count(names); i++) {
@@ -113,12 +131,13 @@ static cag_status check_names(const jv *names, cag_error *err)
         if (!n || strlen(name) != n)
             return cag_fail(err, CAG_E_FORMAT, NULL, -1,
                             "CSV: column %zu has no name", i + 1);
+        found = found || !strcmp(name, field);
         for (size_t j = 0; j < i; j++)
             if (!strcmp(jv_str(jv_at(names, j), &k), name))
                 return cag_fail(err, CAG_E_FORMAT, NULL, -1,
                                 "CSV: two columns are called \"%s\"", name);
     }
-    return CAG_OK;
+    return found ? CAG_OK : fail_field(names, field, err);
 }
 
 cag_status csv_take(struct csv *c, cag_error *err)
@@ -129,10 +148,10 @@ cag_status csv_take(struct csv *c, cag_error *err)
     if (!values || buf_failed(&c->record))
         st = cag_fail_nomem(err, "CSV");
     else
-        st = take_values(&c->record, values, err);
+        st = take_values(&c->record, c->separator, values, err);
     buf_clear(&c->record);
     if (!st && !c->names) {
-        st = check_names(values, err);
+        st = check_names(values, c->field, err);
         if (!st) {
             c->names = values;
             return CAG_OK;

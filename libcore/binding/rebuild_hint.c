@@ -91,6 +91,11 @@ static void without_lost(struct buf *b, const cag_kvc *k)
     int n;
     bool ok = add_left(&left, k, build, &n);
 
+    if (ok && !n) {
+        buf_str(b, "restore what is gone; no source is left");
+        buf_free(&left);
+        return;
+    }
     buf_str(b, "restore what is gone, or run ");
     if (!ok || !n || !is_plain(build) || !(i->model_hub || i->model_path)) {
         buf_str(b, "the cag-build that made it with the sources that are left");

@@ -615,15 +615,25 @@ END
     printf 'id,Frage\n7,Who leads?\n' >q.csv
     cag-ask -q -n 2 --question-field Frage --batch q.jsonl qwen.kvc | steady | sed 's/"line":1/"line":2/' >want
     cag-ask -q -n 2 --question-field Frage --batch q.csv qwen.kvc | steady | cmp want -
-    # a header that cannot be one ends it, a missing column is said in each row
+    # the same with tabs
+    printf 'id\tFrage\tnote\n7\tWho leads, really?\ta\n8\t"Say ""hi""\tand why?"\tb\n' >q.tsv
+    expect 0 cag-ask -n 2 --question-field Frage --batch q.tsv qwen.kvc
+    [ "$(jq -r .Frage "$out" | sed -n 1p)" = 'Who leads, really?' ]
+    [ "$(jq -c .Frage "$out" | sed -n 2p)" = '"Say \"hi\"\tand why?"' ]
+    # no table is written
+    for name in a.csv A.TSV; do
+        expect 64 cag-ask --batch q.tsv -o $name qwen.kvc
+        grep -q "written as JSON Lines" "$err"
+    done
+    # a header that cannot be one ends it, and so does a missing column
     for head in 'id,id,question' 'id,,question' 'id,"a"b,question'; do
         printf '%s\n1,2,Why?\n' "$head" >q.csv
         expect 65 cag-ask -n 2 --batch q.csv qwen.kvc
         refused "CSV: "
     done
     printf 'id,q\n1,Why?\n' >q.csv
-    expect 2 cag-ask -n 2 --batch q.csv qwen.kvc
-    says 'the row has no "question"'
+    expect 65 cag-ask -n 2 --batch q.csv qwen.kvc
+    refused 'no column is called "question"; there are: id, q; --question-field NAME'
     # a quote that is never closed
     printf 'question\n"Why?\nWho?\n' >q.csv
     expect 2 cag-ask -n 2 --batch q.csv qwen.kvc

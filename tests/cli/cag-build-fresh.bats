@@ -50,6 +50,8 @@ fresh() { ok cag-build --check kb.kvc; [ -z "$output$stderr" ] || show; }
     rm c.txt
     fails 1 "stale: c.txt: deleted or renamed" cag-build --check kb.kvc
     says "rebuild: restore what is gone, or run cag-build -m m.gguf -c 8192 --reserve 512 -o kb.kvc docs"
+    fails 66 "c.txt: cannot read source: No such file" cag-build --refresh kb.kvc
+    says "kb.kvc: rebuild: restore what is gone, or run cag-build -m m.gguf"
 }
 
 @test "a new file under a recorded directory or glob; a skipped one changes nothing" {
