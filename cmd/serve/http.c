@@ -26,6 +26,7 @@
 
 #define MAX_LISTENER 16
 #define MAX_SIGNAL   8
+#define DIGITS       "0123456789"
 
 /* What a signal runs. */
 struct hook {
@@ -134,9 +135,23 @@ static struct bufferevent *on_connection(struct event_base *base, void *ctx)
 
 /* ---------------------------------------------------------------- requests */
 
-static bool has_space(const char *s)
+/* One of each: of two, a proxy may have looked at the other. */
+static const char *const single[] = { "Content-Length", "Transfer-Encoding",
+                                      "Host",           "Authorization",
+                                      "Origin",         "Content-Type" };
+enum { LENGTH, CODING, HOST, N_SINGLE = sizeof single / sizeof *single };
+
+/* name, or name:port with one number; brackets around an IPv6 address. */
+static bool is_host(const char *s)
 {
-    return strpbrk(s, " \t") != NULL;
+    size_t n = *s == '[' ? strcspn(s, "]") : strcspn(s, ":");
+
+    if (*s == '[' && s[n])
+        n++;
+    if (!s[n])
+        return n > 0;
+    return n > 0 && s[n] == ':' && strspn(s + n + 1, DIGITS) &&
+           !s[n + 1 + strspn(s + n + 1, DIGITS)];
 }
 
 /* What evhttp lets pass and others may read in another way. */
@@ -144,22 +159,28 @@ static const char *find_fault(struct http_request *r)
 {
     const struct evkeyvalq *headers = evhttp_request_get_input_headers(r->req);
     const struct evkeyval *h;
-    int n_length = 0, n_host = 0;
-    bool coded = false;
+    const char *value[N_SINGLE] = { NULL };
 
     for (h = headers->tqh_first; h; h = h->next.tqe_next) {
-        n_length += !strcasecmp(h->key, "Content-Length");
-        n_host += !strcasecmp(h->key, "Host");
-        coded = coded || !strcasecmp(h->key, "Transfer-Encoding");
-        if (!h->key[0] || has_space(h->key))
+        if (!h->key[0] || strpbrk(h->key, " \t"))
             return "a header's name has a blank";
+        for (int i = 0; i < N_SINGLE; i++) {
+            if (strcasecmp(h->key, single[i]))
+                continue;
+            if (value[i])
+                return "a header that must be there once is there twice";
+            value[i] = h->value;
+        }
     }
-    if (n_length > 1)
-        return "more than one Content-Length";
-    if (n_host > 1)
-        return "more than one Host";
-    if (coded && n_length)
+    if (value[LENGTH] && value[CODING])
         return "Content-Length and Transfer-Encoding exclude each other";
+    if (value[LENGTH] &&
+        (!value[LENGTH][0] || value[LENGTH][strspn(value[LENGTH], DIGITS)]))
+        return "Content-Length is not a number";
+    if (value[CODING] && strcasecmp(value[CODING], "chunked"))
+        return "Transfer-Encoding is not chunked";
+    if (value[HOST] && !is_host(value[HOST]))
+        return "Host is not a name with at most one port";
     return NULL;
 }
 

@@ -63,6 +63,32 @@ def duplicate_content_length():
 
 
 @test
+def a_header_twice():
+    body = good.encode()
+    for name, one, two in ((b"Authorization", b"Bearer a", b"Bearer b"),
+                           (b"Origin", b"http://localhost", b"http://evil.example"),
+                           (b"Content-Type", b"application/json", b"text/plain"),
+                           (b"host", b"localhost", b"localhost"),
+                           (b"Transfer-Encoding", b"chunked", b"chunked")):
+        head = name + b": " + one + b"\r\n" + name + b": " + two + b"\r\n"
+        # 501: evhttp itself knows no coding but one
+        expect(raw(post(body, head)), 400, 501)
+
+
+@test
+def codings_and_hosts_that_others_read_in_another_way():
+    for coding in (b"gzip, chunked", b"chunked, chunked", b"identity", b"xchunked",
+                   b"chunked;q=1", b""):
+        expect(raw(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n"
+                   b"Connection: close\r\nTransfer-Encoding: " + coding +
+                   b"\r\n\r\n0\r\n\r\n"), 400, 501)
+    for name in (b"localhost:80:90", b"localhost:", b":80", b"[::1]:80:90", b"[::1",
+                 b"localhost:8o", b"localhost:+80", b"localhost, localhost", b"[::1]x"):
+        expect(raw(b"GET /health HTTP/1.1\r\nHost: " + name +
+                   b"\r\nConnection: close\r\n\r\n"), 400, 403)
+
+
+@test
 def blank_before_the_colon():
     body = good.encode()
     expect(raw(post(body, b"X-Test : 1\r\n")), 400)
@@ -83,10 +109,10 @@ def no_length_is_no_body():
 
 @test
 def negative_and_odd_lengths():
-    for n in (b"-1", b"0x10", b"99999999999999999999", b"5 5", b""):
+    for n in (b"-1", b"0x10", b"99999999999999999999", b"5 5", b"", b"+5", b"5,5", b"5;"):
         reply = raw(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n"
                     b"Connection: close\r\nContent-Length: " + n + b"\r\n\r\nhello")
-        expect(reply, 0, 400, 413)
+        expect(reply, 400, 413)
 
 
 @test
