@@ -144,14 +144,13 @@ enum { LENGTH, CODING, HOST, N_SINGLE = sizeof single / sizeof *single };
 /* name, or name:port with one number; brackets around an IPv6 address. */
 static bool is_host(const char *s)
 {
-    size_t n = *s == '[' ? strcspn(s, "]") : strcspn(s, ":");
+    bool six = *s == '[';
+    size_t n = strcspn(s, six ? "]" : ":");
 
-    if (*s == '[' && s[n])
-        n++;
-    if (!s[n])
-        return n > 0;
-    return n > 0 && s[n] == ':' && strspn(s + n + 1, DIGITS) &&
-           !s[n + 1 + strspn(s + n + 1, DIGITS)];
+    if (!n || (six && !s[n]))
+        return false;
+    s += n + six;
+    return !*s || (*s == ':' && s[1] && !s[1 + strspn(s + 1, DIGITS)]);
 }
 
 /* What evhttp lets pass and others may read in another way. */
