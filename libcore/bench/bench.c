@@ -207,6 +207,8 @@ static cag_status measure(struct bench_job *j, struct bench_case *c,
         st = bench_load(j, c, err);
     if (!st && (what & CAG_BENCH_ASK))
         st = bench_ask(j, c, err);
+    if (!st && (what & CAG_BENCH_ASK))
+        st = bench_check(j, c, err);
     if (!st && (what & CAG_BENCH_DECODE))
         st = bench_decode(j, c, err);
     if (!st && (what & CAG_BENCH_BATCH))

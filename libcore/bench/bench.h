@@ -5,6 +5,7 @@
  *   bench_measure.c  one function a group of figures
  *   bench_loss.c     what --precision fast loses
  *   bench_ask.c      those of questions and batches
+ *   bench_check.c    what checking an answer costs, and a second look
  *   bench_job.c      may the run go on, how it opens a cache
  *   bench_report.c   facts, notes, figures and the series they come from
  *   bench_lookup.c   what prompt lookup could gain
@@ -95,6 +96,8 @@ cag_status bench_loss(struct bench_job *j, const struct bench_case *c,
 cag_status bench_load(struct bench_job *j, const struct bench_case *c,
                       cag_error *err);
 cag_status bench_ask(struct bench_job *j, struct bench_case *c, cag_error *err);
+cag_status bench_check(struct bench_job *j, const struct bench_case *c,
+                       cag_error *err);
 cag_status bench_decode(struct bench_job *j, const struct bench_case *c,
                         cag_error *err);
 cag_status bench_batch(struct bench_job *j, const struct bench_case *c,

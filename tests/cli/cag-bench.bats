@@ -39,6 +39,7 @@ figure() { jq -se --arg n "$1" "map(select(.name == \$n)) | $2" figures.jsonl; }
         expand verify question_prefill first_token answer \
         first_token_uncached answer_uncached decode_rate batch_rate \
         step step_guesses answer_rate answer_rate_plain answer_rate_bound answer_per_step \
+        evidence \
         batch_answers ttft ttft_uncached private_bytes mapped_bytes \
         shared_bytes file_bytes kv_bytes_per_tok limit_read limit_fma; do
         figure $name 'length >= 1' >/dev/null || { echo "no $name"; return 1; }
@@ -52,6 +53,17 @@ figure() { jq -se --arg n "$1" "map(select(.name == \$n)) | $2" figures.jsonl; }
     figure batch_rate 'map(.batch) == [2]'
     figure kv_bytes_per_tok '.[0].share > 0.3 and .[0].share < 1.1'
     figure file_bytes ".[0].median == $(stat -c %s qwen.kvc)"
+}
+
+@test "what a checked answer and a second look cost" {
+    cag-build -q -m "$MODELS/qwen3" --calibrate heads -o check.kvc "$BATS_TEST_DIRNAME/../../examples/knowledge.txt"
+    cag-bench run -q -r 2 --warmup 1 -n 2 --batch 1 --tmp-dir "$work" -o jsonl check.kvc >check.jsonl
+    for name in focus_mask focus_reread; do
+        jq -se --arg n $name 'map(select(.name == $n)) | length == 1 and .[0].unit == "%" and .[0].n == 2' check.jsonl
+    done
+    jq -se 'map(select(.name == "evidence")) | .[0].n == 2 and .[0].median > 0' check.jsonl
+    # heads of so little quote mass are not measured
+    jq -se 'all(.name != "copy_heads")' check.jsonl
 }
 
 @test "facts are the cache's and the model's" {

@@ -18,6 +18,10 @@
  *   answer_rate answer_rate_plain             tokens a second of that answer
  *                                             with and without prompt lookup
  *   answer_per_step                           tokens a step, with it
+ *   evidence                                  seconds to check an answer
+ *   copy_heads                                % that measuring where the model
+ *                                             looks adds to an answer
+ *   focus_mask focus_reread                   the second look in % of the first
  *   decode_rate                               generated tokens a second; also
  *                                             without any prefix (context 0)
  *   batch_rate                                the same, batch questions at once
