@@ -391,7 +391,8 @@ int bench_eval(int argc, char **argv)
     if ((o.compare && cag_read_text(o.compare, &old, &err)) ||
         cag_read_text(o.questions, &text, &err) ||
         cag_kb_open(word[0], &ko, &kb, &err) ||
-        cag_gold_read(kb, text, strlen(text), o.questions, &gold, &err))
+        cag_gold_read(kb, text, strlen(text), o.questions, &gold, &err) ||
+        cag_gold_check(&gold, o.questions, &err))
         status = ui_error(&err);
     if (!status)
         status = judge(kb, &gold, old, &e);

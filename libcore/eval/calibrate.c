@@ -41,8 +41,7 @@ static cag_status lines_to_json(const char *text, struct buf *out,
         if (size) {
             jv *o = jv_new_object();
 
-            ok = o && jv_set(o, "question", jv_new_str(s, size)) &&
-                 jv_set(o, "answers", jv_new_array());
+            ok = o && jv_set(o, "question", jv_new_str(s, size));
             if (ok)
                 jv_dump(o, out);
             jv_free(o);
@@ -54,17 +53,17 @@ static cag_status lines_to_json(const char *text, struct buf *out,
 }
 
 static cag_status read_questions(cag_kb *kb, const char *text, const char *name,
-                                 cag_gold_set *out, bool *plain, cag_error *err)
+                                 cag_gold_set *out, cag_error *err)
 {
+    bool plain = text[strspn(text, " \t\r\n")] != '{';
     struct buf b = BUF_INIT;
     cag_status st = CAG_OK;
 
-    *plain = text[strspn(text, " \t\r\n")] != '{';
-    if (*plain)
+    if (plain)
         st = lines_to_json(text, &b, err);
     if (!st)
-        st = cag_gold_read(kb, *plain && b.data ? b.data : text,
-                           *plain ? b.size : strlen(text), name, out, err);
+        st = cag_gold_read(kb, plain && b.data ? b.data : text,
+                           plain ? b.size : strlen(text), name, out, err);
     buf_free(&b);
     if (!st && out->n < CAG_NULL_LEAST) {
         st = cag_fail(err, CAG_E_FORMAT, name, -1,
@@ -205,8 +204,8 @@ static double quantile(double *v, int n, int percent)
     return v[at > 0 ? at : 0];
 }
 
-static cag_status measure(cag_kb *kb, const cag_gold_set *gold, bool plain,
-                          float *null, cag_error *err)
+static cag_status measure(cag_kb *kb, const cag_gold_set *gold, float *null,
+                          cag_error *err)
 {
     struct calibration x = { .kb = kb };
     cag_status st = CAG_OK;
@@ -219,7 +218,8 @@ static cag_status measure(cag_kb *kb, const cag_gold_set *gold, bool plain,
         return cag_fail_nomem(err, "questions");
     kb->calibrates = true;
     for (int i = 0; i < gold->n && !st; i++) {
-        st = ask_one(&x, &gold->v[i], plain || gold->v[i].answerable, err);
+        st = ask_one(&x, &gold->v[i],
+                     !gold->v[i].judged || gold->v[i].answerable, err);
         if (!st && !note_progress(&kb->hooks, "questions", CAG_UNIT_ROWS,
                                   (uint64_t)i + 1, (uint64_t)gold->n))
             st = cag_fail(err, CAG_E_CANCELLED, NULL, -1, "cancelled");
@@ -256,7 +256,6 @@ static cag_status calibrate(const char *path, cag_kb *kb, const char *text,
     cag_kvc_attention with = *a;
     uint8_t digest[SHA256_SIZE];
     cag_gold_set gold = { NULL, 0 };
-    bool plain;
     cag_status st = sha256_buf(text, strlen(text), digest, err);
 
     if (st)
@@ -274,10 +273,10 @@ static cag_status calibrate(const char *path, cag_kb *kb, const char *text,
                         "device %s does not measure attention; use "
                         "--device cpu",
                         cag_kb_device(kb));
-    st = read_questions(kb, text, name, &gold, &plain, err);
+    st = read_questions(kb, text, name, &gold, err);
     if (st)
         return st;
-    st = measure(kb, &gold, plain, &with.null, err);
+    st = measure(kb, &gold, &with.null, err);
     with.has_null = true;
     with.quantile = CAG_NULL_QUANTILE;
     with.n_question = gold.n;

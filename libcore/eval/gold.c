@@ -80,6 +80,7 @@ static cag_status take_row(cag_gold_set *set, const jv *row, const char *name,
     const char *id = jv_get_str(row, "id", NULL);
     const char *source = jv_get_str(row, "source", NULL);
     const jv *lines = jv_get(row, "lines"), *answers = jv_get(row, "answers");
+    const jv *answerable = jv_get(row, "answerable");
     char number[24];
     cag_gold *g;
     cag_status st;
@@ -88,6 +89,8 @@ static cag_status take_row(cag_gold_set *set, const jv *row, const char *name,
         return bad(name, line, "no \"question\"", err);
     if (answers && jv_type(answers) != JV_ARRAY)
         return bad(name, line, "\"answers\" must be a list of strings", err);
+    if (answerable && jv_type(answerable) != JV_BOOL)
+        return bad(name, line, "\"answerable\" must be true or false", err);
     if (lines && (jv_count(lines) != 2 || jv_int(jv_at(lines, 0), 0) < 1 ||
                   jv_int(jv_at(lines, 1), 0) < jv_int(jv_at(lines, 0), 0)))
         return bad(name, line, "\"lines\" must be [first, last], from 1", err);
@@ -99,7 +102,8 @@ static cag_status take_row(cag_gold_set *set, const jv *row, const char *name,
         (source && !set_text(&g->source, source)))
         return cag_fail_nomem(err, "gold questions");
     st = take_answers(g, answers, err);
-    g->answerable = jv_get_bool(row, "answerable", g->n_answer > 0);
+    g->answerable = jv_bool(answerable, g->n_answer > 0);
+    g->judged = answers || answerable;
     if (!st && g->answerable && !g->n_answer)
         return bad(name, line, "answerable, and no answers", err);
     if (lines) {
@@ -165,6 +169,7 @@ static cag_status take_squad(struct evidence_base *b, cag_gold_set *set,
         return cag_fail_nomem(err, "gold questions");
     st = take_answers(g, answers, err);
     g->answerable = !jv_get_bool(qa, "is_impossible", g->n_answer == 0);
+    g->judged = true;
     if (!st && g->answerable)
         st = find_lines(b, context, jv_at(answers, 0), g, err);
     return st;
@@ -209,7 +214,10 @@ static cag_status read_lines(const char *text, size_t size, const char *name,
         if (blank < n) {
             st = jv_parse(text + i, n, NULL, &row, err);
             if (st)
-                return bad(name, line, "no JSON object", err);
+                return bad(name, line,
+                           "no JSON; expected a row such as "
+                           "{\"question\": \"...\", \"answers\": [\"...\"]}",
+                           err);
             st = take_row(set, row, name, line, err);
             jv_free(row);
         }
@@ -240,4 +248,17 @@ cag_status cag_gold_read(cag_kb *kb, const char *text, size_t size,
     if (st)
         cag_gold_release(out);
     return st;
+}
+
+cag_status cag_gold_check(const cag_gold_set *g, const char *name,
+                          cag_error *err)
+{
+    for (int i = 0; i < g->n; i++)
+        if (!g->v[i].judged)
+            return cag_fail(err, CAG_E_FORMAT, name, -1,
+                            "question %.40s has no \"answers\": list those "
+                            "that are right, or write [] where the text has "
+                            "none",
+                            g->v[i].id);
+    return CAG_OK;
 }

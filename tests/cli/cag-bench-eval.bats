@@ -80,10 +80,16 @@ setup() { cd "$work"; }
     refused_by_bench() {
         [ ! -s "$out" ] && [ "$(wc -l <"$err")" = 1 ] && grep -qF -- "bad.jsonl: $1" "$err"
     }
+    printf '{"question":"a"}\n{"question":"b","answers":[]}\n' >bad.jsonl
+    bad 'question 1 has no "answers": list those that are right, or write [] where the text has none'
+    printf '{"question":"a","answerable":false}\n{"question":"b","id":"x"}\n' >bad.jsonl
+    bad 'question x has no "answers"'
+    echo '{"question":"a","answers":["x"],"answerable":"x"}' >bad.jsonl
+    bad 'line 1: "answerable" must be true or false'
     printf '{"question":"a"}\n{"answers":["x"]}\n' >bad.jsonl
     bad 'line 2: no "question"'
     echo 'nonsense' >bad.jsonl
-    bad 'line 1: no JSON object'
+    bad 'line 1: no JSON; expected a row such as {"question": "...", "answers": ["..."]}'
     echo '{"question":"a","answers":"x"}' >bad.jsonl
     bad 'line 1: "answers" must be a list of strings'
     echo '{"question":"a","answers":["x"],"lines":[3,2]}' >bad.jsonl

@@ -457,7 +457,7 @@ static void weak_is_a_quote_or_above_the_null(void **state)
 static void a_null_of_questions(void **state)
 {
     char file[64], name[80];
-    cag_calibrate_report r;
+    cag_calibrate_report r, rows;
     cag_kb_opts k;
     struct buf one = BUF_INIT, two = BUF_INIT;
     cag_kvc *c = NULL;
@@ -498,6 +498,16 @@ static void a_null_of_questions(void **state)
     assert_memory_equal(one.data, two.data, one.size);
     buf_free(&one);
     buf_free(&two);
+    /* rows that say nothing of answers are these questions too; where they say
+     * that there is none, the first answer counts */
+    f = fopen(in_dir(name, "rows.jsonl"), "w");
+    assert_non_null(f);
+    for (int i = 0; i < 12; i++)
+        fprintf(f, "{\"question\":\"What does line %d tell of?\"}\n", i);
+    assert_int_equal(fclose(f), 0);
+    OK(cag_calibrate_null(kvc, &k, name, 0, &rows, err));
+    assert_false(rows.fresh);
+    assert_true(rows.null == r.null);
     /* too few, and none */
     write_text(in_dir(name, "few.txt"), "One?\nTwo?\n");
     assert_int_equal(cag_calibrate_null(kvc, &k, name, 0, &r, why),

@@ -23,6 +23,7 @@ typedef struct cag_gold {
     char **answer;  /* [n_answer] heap; any of them is right             */
     int n_answer;
     bool answerable;
+    bool judged;  /* the file says whether it is */
     char *source; /* heap; the source that lines are of, or NULL: any    */
     int64_t line_from, line_to; /* 0: unknown                            */
 } cag_gold;
@@ -34,13 +35,17 @@ typedef struct cag_gold_set {
 
 /*
  * Questions of a file's text: JSON Lines with question, answers, answerable
- * (default: are there answers?), id, lines [first, last], source; or the JSON
- * of SQuAD 2, whose contexts are looked for in the sources of kb, for the
- * lines.  name is for messages.  CAG_E_FORMAT with its place, CAG_E_NOMEM.
+ * (default: are there answers?; judged: one of the two is given), id, lines
+ * [first, last], source; or the JSON of SQuAD 2, whose contexts are looked for
+ * in the sources of kb, for the lines.  name is for messages.  CAG_E_FORMAT
+ * with its place, CAG_E_NOMEM.
  */
 cag_status cag_gold_read(cag_kb *kb, const char *text, size_t size,
                          const char *name, cag_gold_set *out, cag_error *err);
 void cag_gold_release(cag_gold_set *g);
+/* CAG_E_FORMAT where one of them is not judged: nothing can be right then. */
+cag_status cag_gold_check(const cag_gold_set *g, const char *name,
+                          cag_error *err);
 
 typedef enum cag_eval_arm {
     CAG_EVAL_CACHE,
