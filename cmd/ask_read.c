@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <termios.h>
 #include <unistd.h>
 #include <wchar.h>
 
@@ -123,10 +124,24 @@ static int next_char(void)
     }
 }
 
+/* While a line is edited Ctrl-C is a key of it.  libedit's own setting is lost
+ * whenever it takes the terminal again. */
+static void take_ctrl_c(void)
+{
+    struct termios t;
+
+    if (tcgetattr(0, &t) == 0 && t.c_cc[VINTR] != _POSIX_VDISABLE) {
+        t.c_cc[VINTR] = _POSIX_VDISABLE;
+        tcsetattr(0, TCSADRAIN, &t);
+    }
+}
+
 static int get_char(EditLine *unused, wchar_t *out)
 {
-    int c = next_char();
+    int c;
 
+    take_ctrl_c();
+    c = next_char();
     (void)unused;
     *out = c < 0 ? 0 : (wchar_t)c;
     return c >= 0;
@@ -138,15 +153,39 @@ static char *get_prompt(EditLine *unused)
     return (char *)(uintptr_t)shown_prompt;
 }
 
+/* Ctrl-C, which the terminal passes on as a character: the line is given up; an
+ * empty one is told how to leave. */
+static unsigned char give_up(EditLine *e, int unused)
+{
+    const LineInfoW *l = el_wline(e);
+    int n = (int)(l->lastchar - l->buffer);
+
+    (void)unused;
+    if (!n) {
+        fputs("\nCtrl-D or /quit ends\n", stdout);
+        fflush(stdout);
+        return CC_REDISPLAY;
+    }
+    el_cursor(e, (int)(l->lastchar - l->cursor));
+    el_deletestr(e, n);
+    return CC_REFRESH;
+}
+
 /* What keys send that libedit does not know of itself. */
 static void bind_keys(void)
 {
     static const char *const keys[][2] = {
-        { "\\e[1~", "ed-move-to-beg" },      { "\\e[7~", "ed-move-to-beg" },
-        { "\\e[H", "ed-move-to-beg" },       { "\\e[4~", "ed-move-to-end" },
-        { "\\e[8~", "ed-move-to-end" },      { "\\e[F", "ed-move-to-end" },
-        { "\\e[3~", "ed-delete-next-char" }, { "\\e[1;5C", "em-next-word" },
-        { "\\e[1;5D", "ed-prev-word" },      { "^R", "em-inc-search-prev" },
+        { "\\e[1~", "ed-move-to-beg" },
+        { "\\e[7~", "ed-move-to-beg" },
+        { "\\e[H", "ed-move-to-beg" },
+        { "\\e[4~", "ed-move-to-end" },
+        { "\\e[8~", "ed-move-to-end" },
+        { "\\e[F", "ed-move-to-end" },
+        { "\\e[3~", "ed-delete-next-char" },
+        { "\\e[1;5C", "em-next-word" },
+        { "\\e[1;5D", "ed-prev-word" },
+        { "^R", "em-inc-search-prev" },
+        { "^C", "cag-give-up" },
     };
 
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
@@ -168,6 +207,7 @@ bool ask_read_start(int n_recall)
     el_set(editor, EL_SIGNAL, 1);
     el_set(editor, EL_PROMPT, get_prompt);
     el_set(editor, EL_GETCFN, get_char);
+    el_set(editor, EL_ADDFN, "cag-give-up", "Give the line up", give_up);
     bind_keys();
     el_source(editor, NULL);
     return true;

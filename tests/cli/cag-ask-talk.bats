@@ -255,12 +255,24 @@ EOF
     run ! grep -q '^> ' "$out"
 }
 
-@test "Ctrl-C at the prompt ends with 130 and leaves a sane terminal" {
-    on_tty 130 cag-ask -n 5 qwen.kvc <<'EOF'
+@test "Ctrl-C at the prompt gives the line up, and says how to leave; a signal ends" {
+    on_tty 0 cag-ask --json -n 5 qwen.kvc <<'EOF'
 wait > 
+pause 1
+type who is this
 pause 0.3
 type \x03
+pause 0.3
+send Who leads?
+wait "question":"Who leads?"
+wait > 
+pause 1
+type \x03
+wait Ctrl-D or /quit ends
+leave
 EOF
+    tail -n 1 "$out" | grep -qx sane
+    on_tty 143 sh -c '(sleep 1; kill -TERM $$) & exec cag-ask -n 5 qwen.kvc' <<<"pause 0.1"
     tail -n 1 "$out" | grep -qx sane
 }
 
