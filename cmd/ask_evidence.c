@@ -3,8 +3,9 @@
  * "path:line:text" on stdout for grep's readers: editors, pipes.
  *
  * Text is the source's, byte for byte; a line after the first of a piece
- * stands four blanks in.  On a terminal control characters are replaced, and
- * three dots stand where a sentence goes on before or after a piece.
+ * stands four blanks in.  On a terminal control characters are replaced, lines
+ * of one sentence are joined and wrapped, and three dots stand where a sentence
+ * goes on before or after a piece.
  */
 #include <string.h>
 #include <unistd.h>
@@ -90,7 +91,7 @@ static void look_around(const cag_kb *kb, const cag_piece *p, bool cut[2])
 static void print_piece(const cag_kb *kb, const cag_piece *p, bool colour)
 {
     struct ui_wrap w;
-    bool cut[2];
+    bool cut[2], joined;
     size_t next;
     int at;
 
@@ -108,14 +109,18 @@ static void print_piece(const cag_kb *kb, const cag_piece *p, bool colour)
     for (size_t i = 0; i < p->size; i = next) {
         size_t n = line_at(p, i, &next);
 
-        ui_wrap_put(&w, i ? "    " : " ", i ? 4 : 1);
+        /* where lines are wrapped, those of one sentence are one */
+        joined = i && w.columns && goes_on(p->text, p->size, i);
+        if (i && !joined)
+            ui_wrap_put(&w, "\n", 1);
+        ui_wrap_put(&w, i && !joined ? "    " : " ", i && !joined ? 4 : 1);
         if (!i && cut[0])
             ui_wrap_put(&w, "... ", 4);
         ui_wrap_put(&w, p->text + i, n);
         if (next >= p->size && cut[1])
             ui_wrap_put(&w, " ...", 4);
-        ui_wrap_put(&w, "\n", 1);
     }
+    ui_wrap_put(&w, "\n", 1);
 }
 
 void ask_print_evidence(const cag_kb *kb, const cag_checked *c)
