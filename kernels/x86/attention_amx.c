@@ -12,7 +12,9 @@
  *
  * Bound by exp2 (scores to weights): the products take a sixteenth of the
  * time that they take in f32.
- * Tried: asking for the next block's scores before this one's exp2 (no gain).
+ * Tried: asking for the next block's scores before this one's exp2 (no gain);
+ * adding a block's values after the next one's weights, so that no tile is
+ * loaded right after it was stored to (no gain).
  */
 #include "kernels/x86/tile_amx.h"
 #include "kernels/x86/avx512.h"
