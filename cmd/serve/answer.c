@@ -99,14 +99,15 @@ static void cag_object(struct call *c)
     jv_set_bool(c->ask->row, "stale", f.is_stale);
 }
 
-static struct api_answer describe(const struct call *c)
+static struct api_answer describe(struct call *c)
 {
     return (struct api_answer){ .kind = c->ask->req.kind,
                                 .id = c->id,
                                 .model = c->ask->cache->id,
                                 .created = c->created,
                                 .a = &c->ask->answer,
-                                .cag = c->ask->row };
+                                .cag = c->ask->row,
+                                .n_event = &c->n_event };
 }
 
 /* Send what there is; false: b was out of memory, and the answer is given up.
@@ -146,7 +147,7 @@ static void end_stream(struct call *c)
 
     if (a->error.status) {
         api_error_of(&e, &a->error);
-        api_event_error(&e, &b);
+        api_event_error(&x, &e, &b);
     } else {
         /* what was not given out piece by piece: a checked answer */
         if (c->n_sent < a->answer.size || !c->started)

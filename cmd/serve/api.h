@@ -13,7 +13,7 @@
 #include "util/buf.h"
 #include "util/json.h"
 
-enum api_kind { API_CHAT, API_COMPLETION };
+enum api_kind { API_CHAT, API_COMPLETION, API_RESPONSE };
 
 /* What is done with a system message, since the cached prompt is what it is. */
 enum api_system { API_SYSTEM_REFUSE, API_SYSTEM_PREPEND };
@@ -62,6 +62,8 @@ void api_release(struct api_request *r);
 bool api_fail(struct api_error *e, int http, const char *code,
               const char *param, const char *fmt, ...)
     __attribute__((format(printf, 5, 6)));
+/* Set a message, which may quote what a client sent, cut within a character. */
+bool api_set_text(jv *o, const char *key, const char *s);
 /* {"error": ...}; out may be one that failed. */
 void api_error_json(const struct api_error *e, struct buf *out);
 /* An error of the library, as a client is told it: without a path. */
@@ -75,6 +77,7 @@ struct api_answer {
     int64_t created;   /* seconds since 1970 */
     const cag_answer *a;
     const jv *cag; /* the object of that name, or NULL */
+    int *n_event;  /* of a stream: events so far, which some are numbered by */
 };
 void api_answer_json(const struct api_answer *x, struct buf *out);
 /* Events of a stream, with their "data: " and blank line. */
@@ -84,6 +87,7 @@ void api_event_text(const struct api_answer *x, const char *text, size_t n,
 /* The last of an answer, the usage if it was asked for, and [DONE]. */
 void api_event_end(const struct api_answer *x, bool usage, struct buf *out);
 /* One that went wrong on the way. */
-void api_event_error(const struct api_error *e, struct buf *out);
+void api_event_error(const struct api_answer *x, const struct api_error *e,
+                     struct buf *out);
 
 #endif

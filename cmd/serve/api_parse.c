@@ -250,8 +250,33 @@ static bool take_prompt(struct parse *p, const char *key, const jv *v)
 
 static bool take_messages(struct parse *p, const char *key, const jv *v)
 {
-    (void)key;
-    return api_talk(p->r, v, p->d->system, p->e);
+    return api_talk(p->r, key, v, NULL, p->d->system, p->e);
+}
+
+/* A text is a list of one message. */
+static bool take_input(struct parse *p, const char *key, const jv *v)
+{
+    const jv *system = jv_get(p->r->body, "instructions");
+    jv *list = NULL, *m;
+    bool ok;
+
+    if (jv_type(v) == JV_ARRAY)
+        return api_talk(p->r, key, v, system, p->d->system, p->e);
+    if (jv_type(v) != JV_STR)
+        return wrong(p, key, "a text or a list of messages");
+    list = jv_new_array();
+    m = jv_new_object();
+    ok = list && m && jv_set_str(m, "role", "user") &&
+         jv_set(m, "content", jv_copy(v));
+    if (ok) {
+        ok = jv_append(list, m);
+        m = NULL;
+    }
+    ok = ok ? api_talk(p->r, key, list, system, p->d->system, p->e)
+            : api_fail(p->e, 503, NULL, "", "out of memory");
+    jv_free(m);
+    jv_free(list);
+    return ok;
 }
 
 /* What only a client cares for. */
@@ -302,60 +327,98 @@ static bool take_parallel_tools(struct parse *p, const char *key, const jv *v)
     return take_bool(p, key, v, &any); /* of the tools there are not */
 }
 
+/* {"format": {"type": "text"}} asks for what is given anyway. */
+static bool take_text(struct parse *p, const char *key, const jv *v)
+{
+    const jv *format = jv_get(v, "format");
+
+    return (jv_type(v) == JV_OBJECT && jv_count(v) == (format != NULL) &&
+            (!format || asks_nothing(format))) ||
+           refuse(p, key, v);
+}
+
+static bool take_truncation(struct parse *p, const char *key, const jv *v)
+{
+    size_t n;
+    const char *s = jv_str(v, &n);
+
+    return (s && !strcmp(s, "disabled")) ||
+           api_fail(p->e, 400, "unsupported_parameter", key,
+                    "'%s': nothing is left out of a conversation here; only "
+                    "\"disabled\" is supported",
+                    key);
+}
+
 #define CHAT 1u
 #define COMP 2u
+#define RESP 4u
+#define ALL  (CHAT | COMP | RESP)
 
 static const struct member {
     const char *key;
     unsigned kinds;
     take_fn *take;
 } member[] = {
-    { "model", CHAT | COMP, take_model },
+    { "model", ALL, take_model },
     { "messages", CHAT, take_messages },
     { "prompt", COMP, take_prompt },
+    { "input", RESP, take_input },
+    { "instructions", RESP, pass_over }, /* taken with the input */
+    { "max_output_tokens", RESP, take_max },
+    { "text", RESP, take_text },
+    { "truncation", RESP, take_truncation },
     { "max_tokens", CHAT | COMP, take_max },
     { "max_completion_tokens", CHAT, take_max },
-    { "temperature", CHAT | COMP, take_temperature },
-    { "top_p", CHAT | COMP, take_top_p },
-    { "top_k", CHAT | COMP, take_top_k },
-    { "min_p", CHAT | COMP, take_min_p },
-    { "seed", CHAT | COMP, take_seed },
+    { "temperature", ALL, take_temperature },
+    { "top_p", ALL, take_top_p },
+    { "top_k", ALL, take_top_k },
+    { "min_p", ALL, take_min_p },
+    { "seed", ALL, take_seed },
     { "stop", CHAT | COMP, take_stop },
     { "n", CHAT | COMP, take_one },
     { "best_of", COMP, take_one },
-    { "stream", CHAT | COMP, take_stream },
-    { "stream_options", CHAT | COMP, take_stream_options },
-    { "cag", CHAT | COMP, take_cag },
-    { "user", CHAT | COMP, pass_over },
-    { "metadata", CHAT | COMP, pass_over },
-    { "safety_identifier", CHAT, pass_over },
-    { "prompt_cache_key", CHAT, pass_over },
-    { "parallel_tool_calls", CHAT, take_parallel_tools },
+    { "stream", ALL, take_stream },
+    { "stream_options", ALL, take_stream_options },
+    { "cag", ALL, take_cag },
+    { "user", ALL, pass_over },
+    { "metadata", ALL, pass_over },
+    { "safety_identifier", CHAT | RESP, pass_over },
+    { "prompt_cache_key", CHAT | RESP, pass_over },
+    { "parallel_tool_calls", CHAT | RESP, take_parallel_tools },
     { "frequency_penalty", CHAT | COMP, refuse },
     { "presence_penalty", CHAT | COMP, refuse },
     { "logit_bias", CHAT | COMP, refuse },
     { "logprobs", CHAT | COMP, refuse },
-    { "top_logprobs", CHAT, refuse },
+    { "top_logprobs", CHAT | RESP, refuse },
     { "response_format", CHAT, refuse },
-    { "tools", CHAT, refuse },
-    { "tool_choice", CHAT, refuse },
+    { "tools", CHAT | RESP, refuse },
+    { "tool_choice", CHAT | RESP, refuse },
     { "functions", CHAT, refuse },
     { "function_call", CHAT, refuse },
-    { "store", CHAT, refuse },
-    { "service_tier", CHAT, refuse },
+    { "store", CHAT | RESP, refuse },
+    { "service_tier", CHAT | RESP, refuse },
     { "reasoning_effort", CHAT, refuse },
     { "verbosity", CHAT, refuse },
     { "modalities", CHAT, refuse },
     { "audio", CHAT, refuse },
     { "prediction", CHAT, refuse },
     { "web_search_options", CHAT, refuse },
+    { "previous_response_id", RESP, refuse },
+    { "conversation", RESP, refuse },
+    { "prompt", RESP, refuse },
+    { "reasoning", RESP, refuse },
+    { "include", RESP, refuse },
+    { "background", RESP, refuse },
+    { "max_tool_calls", RESP, refuse },
+    { "context_management", RESP, refuse },
     { "echo", COMP, refuse },
     { "suffix", COMP, refuse },
 };
 
 static bool take_member(struct parse *p, const char *key, const jv *v)
 {
-    unsigned kind = p->r->kind == API_CHAT ? CHAT : COMP;
+    static const unsigned kinds[] = { CHAT, COMP, RESP };
+    unsigned kind = kinds[p->r->kind];
 
     for (size_t i = 0; i < sizeof member / sizeof *member; i++)
         if (!strcmp(member[i].key, key) && (member[i].kinds & kind))
@@ -363,6 +426,8 @@ static bool take_member(struct parse *p, const char *key, const jv *v)
     return api_fail(p->e, 400, "unknown_parameter", key,
                     "'%.64s' is not a parameter that is known here", key);
 }
+
+static const char *const question_member[] = { "messages", "prompt", "input" };
 
 bool api_take(struct api_request *r, enum api_kind kind, jv *body,
               const struct api_defaults *d, struct api_error *e)
@@ -394,9 +459,8 @@ bool api_take(struct api_request *r, enum api_kind kind, jv *body,
                       "lists them");
     if (ok && !r->question.data)
         ok = api_fail(e, 400, "missing_required_parameter",
-                      kind == API_CHAT ? "messages" : "prompt",
-                      "'%s' is missing",
-                      kind == API_CHAT ? "messages" : "prompt");
+                      question_member[kind], "'%s' is missing",
+                      question_member[kind]);
     if (ok && buf_failed(&r->question))
         ok = api_fail(e, 503, NULL, "", "out of memory");
     if (!ok)

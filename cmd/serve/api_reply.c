@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "cmd/serve/api.h"
+#include "cmd/serve/api_response.h"
 #include "util/error.h"
 #include "util/text.h"
 
@@ -82,8 +83,7 @@ void api_error_of(struct api_error *e, const cag_error *err)
     }
 }
 
-/* Messages may quote what a client sent, cut within a character. */
-static bool set_text(jv *o, const char *key, const char *s)
+bool api_set_text(jv *o, const char *key, const char *s)
 {
     struct buf b = BUF_INIT;
     bool ok;
@@ -96,13 +96,13 @@ static bool set_text(jv *o, const char *key, const char *s)
 
 static bool set_or_null(jv *o, const char *key, const char *s)
 {
-    return s && s[0] ? set_text(o, key, s) : jv_set(o, key, jv_new_null());
+    return s && s[0] ? api_set_text(o, key, s) : jv_set(o, key, jv_new_null());
 }
 
 void api_error_json(const struct api_error *e, struct buf *out)
 {
     jv *o = jv_new_object(), *in = jv_new_object();
-    bool ok = o && in && set_text(in, "message", e->msg) &&
+    bool ok = o && in && api_set_text(in, "message", e->msg) &&
               jv_set_str(in, "type", e->type) &&
               set_or_null(in, "param", e->param) &&
               set_or_null(in, "code", e->code);
@@ -194,7 +194,7 @@ static bool set_cag(jv *o, const struct api_answer *x)
     return !x->cag || jv_set(o, "cag", jv_copy(x->cag));
 }
 
-void api_answer_json(const struct api_answer *x, struct buf *out)
+static void put_answer(const struct api_answer *x, struct buf *out)
 {
     const cag_answer *a = x->a;
     bool chat = x->kind == API_CHAT;
@@ -248,19 +248,7 @@ static void put_delta(const struct api_answer *x, const char *role,
     put_event(o, ok, out);
 }
 
-void api_event_start(const struct api_answer *x, struct buf *out)
-{
-    if (x->kind == API_CHAT)
-        put_delta(x, "assistant", "", 0, out);
-}
-
-void api_event_text(const struct api_answer *x, const char *text, size_t n,
-                    struct buf *out)
-{
-    put_delta(x, NULL, text, n, out);
-}
-
-void api_event_end(const struct api_answer *x, bool usage, struct buf *out)
+static void put_end(const struct api_answer *x, bool usage, struct buf *out)
 {
     bool chat = x->kind == API_CHAT;
     jv *o = new_head(x, true);
@@ -278,8 +266,46 @@ void api_event_end(const struct api_answer *x, bool usage, struct buf *out)
     buf_str(out, "data: [DONE]\n\n");
 }
 
-void api_event_error(const struct api_error *e, struct buf *out)
+void api_answer_json(const struct api_answer *x, struct buf *out)
 {
+    if (x->kind == API_RESPONSE)
+        response_json(x, out);
+    else
+        put_answer(x, out);
+}
+
+void api_event_start(const struct api_answer *x, struct buf *out)
+{
+    if (x->kind == API_RESPONSE)
+        response_event_start(x, out);
+    else if (x->kind == API_CHAT)
+        put_delta(x, "assistant", "", 0, out);
+}
+
+void api_event_text(const struct api_answer *x, const char *text, size_t n,
+                    struct buf *out)
+{
+    if (x->kind == API_RESPONSE)
+        response_event_text(x, text, n, out);
+    else
+        put_delta(x, NULL, text, n, out);
+}
+
+void api_event_end(const struct api_answer *x, bool usage, struct buf *out)
+{
+    if (x->kind == API_RESPONSE)
+        response_event_end(x, out);
+    else
+        put_end(x, usage, out);
+}
+
+void api_event_error(const struct api_answer *x, const struct api_error *e,
+                     struct buf *out)
+{
+    if (x->kind == API_RESPONSE) {
+        response_event_error(x, e, out);
+        return;
+    }
     buf_str(out, "data: ");
     api_error_json(e, out);
     buf_str(out, "\n\ndata: [DONE]\n\n");

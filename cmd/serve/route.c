@@ -36,8 +36,15 @@ static bool is_get(const struct call *c)
 
 static bool is_question(const char *path, enum api_kind *kind)
 {
-    *kind = !strcmp(path, "/v1/completions") ? API_COMPLETION : API_CHAT;
-    return *kind == API_COMPLETION || !strcmp(path, "/v1/chat/completions");
+    static const char *const paths[] = { "/v1/chat/completions",
+                                         "/v1/completions", "/v1/responses" };
+
+    for (int i = 0; i <= API_RESPONSE; i++)
+        if (!strcmp(path, paths[i])) {
+            *kind = (enum api_kind)i;
+            return true;
+        }
+    return false;
 }
 
 static void refuse(struct call *c, int status, const char *code,

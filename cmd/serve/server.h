@@ -46,6 +46,7 @@ struct call {
     struct ask *ask;
     bool started, failed; /* a stream's head is sent; so is its error */
     size_t n_sent;        /* bytes of the answer */
+    int n_event;
     int status;
     char cache[128], key_id[64]; /* for the log */
 };

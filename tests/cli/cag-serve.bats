@@ -72,6 +72,65 @@ same() {
         ([.[].id] | unique | length) == 1 and (.[-1].cag.content_id | length) == 64'
 }
 
+@test "responses: the same answer in their shape, whole and as numbered events" {
+    serve qwen.kvc
+    chat 200 qwen "How long?" '"max_tokens":9'
+    cp "$out" chat.json
+    ask 200 POST /v1/responses '{"model":"qwen","input":"How long?","max_output_tokens":9,"store":false,
+        "text":{"format":{"type":"text"}},"truncation":"disabled","tools":[],"include":[],"reasoning":null}'
+    cp "$out" whole.json
+    jq -se '.[0] as $c | .[1] | .object == "response" and .status == "incomplete" and
+        .incomplete_details.reason == "max_output_tokens" and .error == null and (.id | startswith("resp_")) and
+        .output[0].type == "message" and .output[0].role == "assistant" and
+        .output[0].content[0].type == "output_text" and
+        .output[0].content[0].text == $c.choices[0].message.content and
+        .usage.input_tokens == $c.usage.prompt_tokens and .usage.output_tokens == 9 and
+        .usage.total_tokens == $c.usage.total_tokens and .usage.input_tokens_details.cached_tokens > 0 and
+        .cag.content_id == $c.cag.content_id' chat.json whole.json
+    ask 200 POST /v1/responses '{"model":"qwen","input":"How long?","max_output_tokens":9,"stream":true}' --head
+    grep -qi '^content-type: text/event-stream' "$err"
+    grep '^data: ' "$out" | sed 's/^data: //' | jq -s . >events.json
+    [ "$(grep '^event: ' "$out" | cut -c8- | paste -sd' ')" = "$(jq -r '.[].type' events.json | paste -sd' ')" ]
+    jq -e --slurpfile w whole.json '[.[].sequence_number] == [range(length)] and
+        (map(.type) | unique_by(.)) == (["response.created", "response.in_progress", "response.output_item.added",
+            "response.content_part.added", "response.output_text.delta", "response.output_text.done",
+            "response.content_part.done", "response.output_item.done", "response.incomplete"] | sort) and
+        (map(select(.type == "response.output_text.delta").delta) | add) == $w[0].output[0].content[0].text and
+        (map(select(.item_id).item_id) | unique | length) == 1 and
+        .[-1].response.output[0].content == $w[0].output[0].content and
+        .[-1].response.usage.output_tokens == 9' events.json
+    # a conversation, in the parts that these clients send
+    ask 200 POST /v1/chat/completions '{"model":"qwen","max_tokens":8,"messages":[{"role":"user","content":"Who?"},
+        {"role":"assistant","content":"Maya."},{"role":"user","content":"Why?"}]}'
+    cp "$out" chat.json
+    ask 200 POST /v1/responses '{"model":"qwen","max_output_tokens":8,"input":[
+        {"type":"message","role":"user","content":[{"type":"input_text","text":"Who?"}]},
+        {"type":"message","id":"msg_1","status":"completed","role":"assistant",
+         "content":[{"type":"output_text","text":"Maya.","annotations":[]}]},
+        {"role":"user","content":"Why?"}]}'
+    [ "$(jq -r '.output[0].content[0].text' "$out")" = "$(jq -r '.choices[0].message.content' chat.json)" ]
+    # what there is not is refused by its name
+    for bad in 'previous_response_id="resp_1"' 'conversation="c"' 'store=true' 'background=true' \
+        'reasoning={"effort":"low"}' 'text={"format":{"type":"json_schema","name":"x","schema":{}}}' \
+        'tools=[{"type":"web_search"}]' 'truncation="auto"' 'include=["a"]' 'instructions="Be brief."' \
+        'messages=[]' 'max_tokens=3'; do
+        ask 400 POST /v1/responses "{\"model\":\"qwen\",\"input\":\"a\",\"${bad%%=*}\":${bad#*=}}"
+        jq -e --arg p "${bad%%=*}" '.error.param == $p' "$out"
+    done
+    ask 400 POST /v1/responses '{"model":"qwen"}'
+    jq -e '.error.param == "input"' "$out"
+    ask 400 POST /v1/responses '{"model":"qwen","input":[{"type":"function_call_output","output":"x"}]}'
+    jq -e '.error.param == "input[0]"' "$out"
+    ask 405 GET /v1/responses
+    serve_end
+    serve --system prepend qwen.kvc
+    ask 200 POST /v1/responses '{"model":"qwen","input":"Who?","instructions":"Be brief.","max_output_tokens":8}'
+    cp "$out" whole.json
+    ask 200 POST /v1/chat/completions '{"model":"qwen","max_tokens":8,"messages":[
+        {"role":"system","content":"Be brief."},{"role":"user","content":"Who?"}]}'
+    [ "$(jq -r '.choices[0].message.content' "$out")" = "$(jq -r '.output[0].content[0].text' whole.json)" ]
+}
+
 @test "completions: the prompt is the question" {
     serve qwen.kvc
     cag-ask -q -n 20 qwen.kvc "How long?" >want 2>/dev/null

@@ -64,7 +64,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (data[0] == 'K')
         use_keys(text, size - 1);
     else
-        use_body(text, size - 1, data[0] == 'P' ? API_COMPLETION : API_CHAT,
+        use_body(text, size - 1,
+                 data[0] == 'P'   ? API_COMPLETION
+                 : data[0] == 'R' ? API_RESPONSE
+                                  : API_CHAT,
                  data[0] == 'S' ? API_SYSTEM_PREPEND : API_SYSTEM_REFUSE);
     return 0;
 }

@@ -107,9 +107,10 @@ static void errors_of_the_library_have_no_path(void **state)
     }
 }
 
-static void use(const cag_answer *a, struct buf *b)
+static void use(enum api_kind kind, const cag_answer *a, struct buf *b)
 {
-    const struct api_answer x = { API_CHAT, "1", "kb", 5, a, NULL };
+    int n_event = 0;
+    const struct api_answer x = { kind, "1", "kb", 5, a, NULL, &n_event };
     struct api_request r;
     struct api_error e;
 
@@ -126,6 +127,8 @@ static void use(const cag_answer *a, struct buf *b)
     api_event_start(&x, b);
     api_event_text(&x, "t", 1, b);
     api_event_end(&x, true, b);
+    api_error_of(&e, &(cag_error){ .status = CAG_E_LIMIT });
+    api_event_error(&x, &e, b);
 }
 
 static void memory_runs_out(void **state)
@@ -137,18 +140,19 @@ static void memory_runs_out(void **state)
     int64_t before = mem_live();
 
     (void)state;
-    for (int64_t n = 1;; n++) {
+    for (int64_t n = 1, kind = API_CHAT;; n++) {
         struct buf b = BUF_INIT;
         bool failed;
 
         mem_fault(n, false);
-        use(&a, &b);
+        use((enum api_kind)kind, &a, &b);
         failed = mem_count() >= n;
         mem_fault(0, false);
         buf_free(&b);
         assert_int_equal(mem_live(), before);
-        if (!failed)
+        if (!failed && kind++ == API_RESPONSE)
             break;
+        n = failed ? n : 0;
     }
 }
 
