@@ -359,6 +359,12 @@ check-slurm: deps model ## examples/slurm on a Slurm of one node, started for it
 	@CAG_BIN=$(CURDIR)/$(B) CAG_DEMO_MODEL=$(CURDIR)/$(DEMO_MODEL) \
 	    perl tests/tools/check.pl 1 tests/tools/check_slurm.sh
 
+check-serve: deps model ## clients of OpenAI's protocol against cag-serve; fetches them with pip
+	@tests/tools/deps.sh serve
+	@$(MAKE) --no-print-directory all
+	@CAG_BIN=$(CURDIR)/$(B) CAG_DEMO_MODEL=$(CURDIR)/$(DEMO_MODEL) \
+	    perl tests/tools/check.pl 1 tests/tools/check_serve.sh
+
 sanitize: ## all tests under ASan and UBSan
 	@$(MAKE) MODE=san check
 
@@ -524,6 +530,6 @@ clean: ## remove build/
     $(UNIT_SRC:%.c=$(B)/obj/%.d) $(FUZZ_SRC:%.c=$(B)/obj/%.d) \
     $(wildcard $(B)/obj/tests/cuda/*.d)
 
-.PHONY: check-cuda check-slurm gpu-tree all links cuda print-nvcc tests deps model check check-run \
+.PHONY: check-cuda check-slurm check-serve gpu-tree all links cuda print-nvcc tests deps model check check-run \
     check-long sanitize lint replays replay fuzz demo format compdb info install \
     uninstall dist distcheck deb help clean FORCE

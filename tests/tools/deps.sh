@@ -1,6 +1,6 @@
 #!/bin/sh
 # Install the Debian packages that are missing, and nothing else.
-#   deps.sh [build] [test] [fuzz] [deb] [slurm]     default: build test
+#   deps.sh [build] [test] [fuzz] [deb] [slurm] [serve]     default: build test
 # Needs root or sudo; otherwise prints the command and fails.
 # SKIP_DEPS=1 trusts that everything is there (other distributions).
 set -eu
@@ -13,6 +13,7 @@ tests="g++ libcmocka-dev bats perl mandoc jq pkg-config python3 python3-pip zstd
 deb="dpkg-dev binutils"
 fuzz="clang libclang-rt-14-dev"
 slurm="slurm-wlm munge"
+serve="python3-venv"
 
 want=
 for group in "${@:-all}"; do
@@ -22,6 +23,7 @@ for group in "${@:-all}"; do
     fuzz) want="$want $fuzz" ;;
     deb) want="$want $deb" ;;
     slurm) want="$want $slurm" ;;
+    serve) want="$want $serve" ;;
     all) want="$want $build $tests" ;;
     *) echo "deps.sh: unknown group '$group'" >&2; exit 64 ;;
     esac
