@@ -326,6 +326,15 @@ END
     run ! grep -nE 'https?://|<script[^>]+src|<link[^>]+stylesheet|@import|innerHTML' "$out"
 }
 
+@test "the chat page in a browser" {
+    command -v chromedriver >/dev/null && command -v chromium >/dev/null || skip "no chromium and chromium-driver"
+    [ -r "${CAG_DEMO_MODEL:-}" ] || skip "no demo model"
+    cag-build -q -m "$CAG_DEMO_MODEL" -o demo.kvc "$BATS_TEST_DIRNAME/../../examples/knowledge.txt"
+    serve demo.kvc qwen.kvc
+    python3 "$BATS_TEST_DIRNAME/../tools/serve_page.py" "$base" demo
+    serve_end
+}
+
 @test "a Unix socket, and sockets that systemd opened" {
     umask 077
     cag-serve --listen "unix:$BATS_TEST_TMPDIR/s" qwen.kvc 2>"$BATS_TEST_TMPDIR/serve.log" 3>&- &
