@@ -420,6 +420,7 @@ int main(int argc, char **argv)
         return ui_close_stdout(UI_OK);
     }
     signal(SIGPIPE, SIG_IGN); /* a client that left */
+    cut_start();
     allow_descriptors();
     /* an ended session's memory goes back to the system: without this, malloc
      * raises its bound at the first such block and keeps those that follow */

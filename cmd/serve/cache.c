@@ -331,8 +331,12 @@ cag_status cache_open(struct shelf *s, struct cache *c, cag_error *err)
 
     k.stale = CAG_STALE_IGNORE; /* that is cache_probe's */
     k.with = c->open ? c->open->kb : find_open(s);
+    if (o)
+        cut_watch(&o->cut, &k);
     st = o ? cag_kb_open(c->path, &k, &o->kb, err)
            : cag_fail_nomem(err, "cache");
+    if (!st && cut_found(&o->cut))
+        st = cut_fail(c->path, err);
     if (!st)
         st = cag_crew_new(o->kb, s->parallel, &o->crew, err);
     if (!st && s->kept)
@@ -361,13 +365,17 @@ cag_status cache_probe(struct shelf *s, struct cache *c, bool full,
 {
     cag_kb_opts k = s->kb;
     cag_kb *kb = NULL;
+    struct cut cut;
     cag_status st;
 
     k.no_weights = true;
     k.verify_full = full;
     k.stale = s->stale == CAG_STALE_IGNORE ? s->stale : CAG_STALE_ERROR;
     k.engine.n_thread = 1; /* beside those that answer */
+    cut_watch(&cut, &k);
     st = cag_kb_open(c->path, &k, &kb, err);
+    if (cut_found(&cut))
+        st = cut_fail(c->path, err);
     cag_kb_close(kb);
     if (st && st != CAG_E_STALE) {
         cache_set_state(s, c, CACHE_FAILED);

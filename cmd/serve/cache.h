@@ -13,10 +13,11 @@
 #include <pthread.h>
 #include <stdbool.h>
 
+#include "cmd/serve/cut.h"
 #include "util/file.h"
 
 enum cache_state { CACHE_READY, CACHE_STALE, CACHE_FAILED, CACHE_GONE };
-enum { CACHE_N_STATE = CACHE_GONE + 1, SHELF_MAX = 4096 };
+enum { CACHE_N_STATE = CACHE_GONE + 1 };
 
 /* What clients are told of a cache. */
 struct cache_facts {
@@ -31,6 +32,7 @@ struct cache_facts {
 struct cache_open {
     cag_kb *kb;
     cag_crew *crew;
+    struct cut cut;
     int n_running;
     bool alone;              /* one runs that others must not join */
     struct cache_open *next; /* replaced, but not yet done */

@@ -23,6 +23,8 @@ struct ask_run {
     struct ask_run *next_told;
     bool told; /* under the lock: in the list of news       */
     struct buf text;
+    struct buf held; /* of the step that is under way: may be of no worth   */
+    bool lost;       /* memory was short: the rest is given out at the end  */
     bool done;
     struct cache_open *open;
     cag_member *member;
@@ -120,14 +122,30 @@ static bool on_text(void *ctx, const char *text, size_t n)
     size_t skip = n < r->n_skip ? n : r->n_skip;
 
     r->n_skip -= skip;
-    r->n_given += n - skip;
-    if (n == skip || !r->ask->req.stream)
-        return true;
-    pthread_mutex_lock(&r->s->lock);
-    buf_add(&r->text, text + skip, n - skip);
-    tell(r);
-    pthread_mutex_unlock(&r->s->lock);
+    if (n > skip && r->ask->req.stream)
+        buf_add(&r->held, text + skip, n - skip);
     return true;
+}
+
+/* What came of a step of o that went well is given out. */
+static void give_out(struct sched *s, const struct cache_open *o)
+{
+    pthread_mutex_lock(&s->lock);
+    for (struct ask_run *r = s->running.first; r; r = r->next) {
+        if (r->open != o || (!r->held.size && !buf_failed(&r->held)))
+            continue;
+        r->lost = r->lost || buf_failed(&r->held);
+        if (!r->lost) {
+            buf_add(&r->text, r->held.data, r->held.size);
+            r->lost = buf_failed(&r->text);
+        }
+        if (!r->lost) {
+            r->n_given += r->held.size;
+            tell(r);
+        }
+        buf_clear(&r->held);
+    }
+    pthread_mutex_unlock(&s->lock);
 }
 
 /* The ask is the loop's again; r is in no list. */
@@ -184,8 +202,15 @@ static void leave(struct sched *s, struct ask_run *r, bool again)
     cag_status st = cag_crew_leave(r->open->crew, r->member, &a->answer, &why);
 
     r->member = NULL;
+    buf_free(&r->held);
     if (!st)
         st = take_row(r, &why);
+    if (cut_found(&r->open->cut)) {
+        cag_answer_release(&a->answer);
+        jv_free(a->row);
+        a->row = NULL;
+        st = cut_fail(a->cache->path, &why);
+    }
     if (r->alone)
         r->open->alone = false;
     set_running(s, r->open, -1);
@@ -252,6 +277,18 @@ static void fail_open(struct sched *s, struct cache *c, struct cache_open *o,
     }
 }
 
+/* Nothing is to be believed of a cache of which a page is gone. */
+static bool check_cut(struct sched *s, struct cache *c, struct cache_open *o)
+{
+    cag_error why = CAG_ERROR_INIT;
+
+    if (!cut_found(&o->cut))
+        return true;
+    cut_fail(c->path, &why);
+    fail_open(s, c, o, &why);
+    return false;
+}
+
 /* Begin to answer; r is in no list. */
 static void start(struct sched *s, struct ask_run *r)
 {
@@ -287,6 +324,7 @@ static void start(struct sched *s, struct ask_run *r)
             o->alone = r->alone;
             set_running(s, o, 1);
             list_add(&s->running, r);
+            check_cut(s, a->cache, o);
         }
     }
     cag_chat_free(chat);
@@ -366,9 +404,17 @@ static void admit(struct sched *s)
 static void step_open(struct sched *s, struct cache *c, struct cache_open *o)
 {
     cag_error why = CAG_ERROR_INIT;
+    cag_status st;
 
-    if (o && o->n_running && cag_crew_step(o->crew, &why))
+    if (!o || !o->n_running)
+        return;
+    st = cag_crew_step(o->crew, &why);
+    if (!check_cut(s, c, o))
+        return;
+    if (st)
         fail_open(s, c, o, &why);
+    else
+        give_out(s, o);
 }
 
 /* A step of all that run. */

@@ -48,6 +48,12 @@ typedef struct cag_kb_opts {
                            come to the same.  Those that share are used by one
                            thread, may be closed in any order, and should have
                            no progress of their own.                       */
+    /* Told where the cache's file is mapped, before its first byte is read, and
+     * with size 0 when nothing of it will be read any more, before it is
+     * unmapped: for who handles SIGBUS, which a file that is cut short in place
+     * raises wherever its bytes are read.  NULL: nobody.                   */
+    void (*mapped)(void *ctx, const void *data, size_t size);
+    void *mapped_ctx; /* until cag_kb_close                                */
 } cag_kb_opts;
 CAG_API void cag_kb_opts_init_size(cag_kb_opts *o, size_t size);
 static inline void cag_kb_opts_init(cag_kb_opts *o)

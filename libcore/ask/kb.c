@@ -214,7 +214,8 @@ cag_status cag_kb_open(const char *path, const cag_kb_opts *given, cag_kb **out,
     kb->places = o->places;
     kb->hooks = o->hooks;
     kb->no_cache = o->no_cache;
-    st = cag_kvc_open(path, &kb->kvc, err);
+    st = kvc_open_told(path, &(struct kvc_told){ o->mapped, o->mapped_ctx },
+                       &kb->kvc, err);
     if (st)
         goto out;
     info = cag_kvc_get_info(kb->kvc);

@@ -41,6 +41,7 @@ struct cag_kvc {
     size_t size;
     const char *name;    /* for messages, in the arena */
     struct file_map map; /* zero when parsed from memory */
+    struct kvc_told told;
     struct arena arena;
     struct kvc_section section[KVC_MAX_SECTION];
     int n_section;

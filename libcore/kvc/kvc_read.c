@@ -59,7 +59,8 @@ cag_status kvc_parse_draft(const void *data, size_t size, const char *name,
     return parse_memory(data, size, name, true, out, err);
 }
 
-cag_status cag_kvc_open(const char *path, cag_kvc **out, cag_error *err)
+cag_status kvc_open_told(const char *path, const struct kvc_told *told,
+                         cag_kvc **out, cag_error *err)
 {
     cag_kvc *k = mem_zalloc(sizeof *k);
     cag_status st;
@@ -67,6 +68,10 @@ cag_status cag_kvc_open(const char *path, cag_kvc **out, cag_error *err)
     if (!k)
         return cag_fail_nomem(err, "cache");
     st = file_map(&k->map, path, err);
+    if (!st && told->fn && k->map.size) {
+        k->told = *told;
+        told->fn(told->ctx, k->map.data, k->map.size);
+    }
     if (!st)
         st = parse(k, k->map.data, k->map.size, path, err);
     if (st) {
@@ -75,6 +80,11 @@ cag_status cag_kvc_open(const char *path, cag_kvc **out, cag_error *err)
     }
     *out = k;
     return CAG_OK;
+}
+
+cag_status cag_kvc_open(const char *path, cag_kvc **out, cag_error *err)
+{
+    return kvc_open_told(path, &(struct kvc_told){ NULL, NULL }, out, err);
 }
 
 cag_status kvc_check_trust(const cag_kvc *k, cag_error *err)
@@ -94,6 +104,8 @@ void cag_kvc_close(cag_kvc *k)
     jv_free(k->srcs);
     jv_free(k->prmt);
     arena_release(&k->arena);
+    if (k->told.fn)
+        k->told.fn(k->told.ctx, NULL, 0);
     file_unmap(&k->map);
     mem_free(k);
 }

@@ -14,6 +14,14 @@
 /* The checks of cag_kvc_open over memory, for fuzzing; data is borrowed. */
 cag_status kvc_parse(const void *data, size_t size, const char *name,
                      cag_kvc **out, cag_error *err);
+/* Who is told where a file is mapped, as cag_kb_opts says; fn may be NULL. */
+struct kvc_told {
+    void (*fn)(void *ctx, const void *data, size_t size);
+    void *ctx;
+};
+/* cag_kvc_open, for who wants to be told. */
+cag_status kvc_open_told(const char *path, const struct kvc_told *told,
+                         cag_kvc **out, cag_error *err);
 /* What stat said of the file when it was mapped; zero if it was not. */
 const struct file_id *kvc_file_id(const cag_kvc *k);
 const struct kvc_shape *kvc_get_shape(const cag_kvc *k);

@@ -132,6 +132,55 @@ END
     chat 200 llama "How long?" '"max_tokens":3'
 }
 
+@test "a cache cut short while it answers is given up; the server and others go on" {
+    serve live llama.kvc
+    cag-ask -q -n 7000 live/kb.kvc "How long?" >want 2>/dev/null
+    cag-ask -q -n 20 llama.kvc "How long?" >other 2>/dev/null
+    cp live/kb.kvc good
+    # to its first page, and to the middle of K and V; with one asking, and four
+    for to in 4096 $(($(stat -c %s good) - 8192)); do
+        for n in 1 4; do
+            python3 - "$base" live/kb.kvc "$to" "$n" "$(dirname "$http")" >got <<'END'
+import json, os, sys, threading
+sys.path.insert(0, sys.argv[5])
+import http_ask
+body = json.dumps({"model": "kb", "max_tokens": 7000, "stream": True, "messages": [{"role": "user", "content": "How long?"}]})
+begun, texts, errors = threading.Semaphore(0), [], []
+def one():
+    text = ""
+    for e in http_ask.events(http_ask.request(sys.argv[1], "POST", "/v1/chat/completions", body)):
+        if "error" in e:
+            errors.append(e["error"])
+            break
+        if not text and http_ask.text_of(e):
+            begun.release()
+        text += http_ask.text_of(e)
+    texts.append(text)
+t = [threading.Thread(target=one) for _ in range(int(sys.argv[4]))]
+for x in t: x.start()
+for x in t: begun.acquire()
+os.truncate(sys.argv[2], int(sys.argv[3]))
+for x in t: x.join()
+assert len(errors) == len(t), texts
+assert all(e["code"] == "cache_damaged" for e in errors), errors
+print(json.dumps(texts))
+END
+            jq -e --rawfile want want 'all(.[]; . as $t | length > 0 and ($want | startswith($t)))' got
+            chat 503 kb "How long?"
+            chat 200 llama "How long?" '"max_tokens":20'
+            answer | cmp - other
+            kill -0 "$pid"
+            cp good again
+            mv again live/kb.kvc
+            state kb ready
+        done
+    done
+    grep -q '^cag-serve: warning: kb: it cannot be used any more: live/kb.kvc: was cut short in place' "$log"
+    chat 200 kb "How long?" '"max_tokens":20'
+    cag-ask -q -n 20 live/kb.kvc "How long?" 2>/dev/null | cmp - <(answer)
+    serve_end
+}
+
 @test "sources that change make a cache stale, and fresh again" {
     serve live llama.kvc
     cp -p live/kb.md before.md
