@@ -91,24 +91,24 @@ static void summary(const struct ask_opts *o, const struct batch_io *io,
 
     if (o->dry_run)
         ui_note("%lld row%s checked, %lld bad", (long long)r->n_row,
-                r->n_row == 1 ? "" : "s", (long long)r->n_failed);
+                ui_s(r->n_row), (long long)r->n_failed);
     else if (o->usage || o->output)
         ui_note("%lld row%s: %lld answered, %lld failed, %lld from an earlier "
                 "run; %lld tokens in %s, %.1f tokens/s",
-                (long long)(r->n_ok + r->n_failed),
-                r->n_ok + r->n_failed == 1 ? "" : "s",
+                (long long)(r->n_ok + r->n_failed), ui_s(r->n_ok + r->n_failed),
                 (long long)(r->n_ok - r->n_resumed), (long long)r->n_failed,
                 (long long)r->n_resumed, (long long)r->n_generated,
                 ui_duration(t, r->seconds),
                 r->seconds > 0 ? (double)r->n_generated / r->seconds : 0.0);
     if (r->n_cut && (io->text || o->usage || o->output))
-        ui_note("%lld of %lld answers were cut, after %lld tokens where their "
+        ui_note("%lld of %lld answer%s cut, after %lld tokens where their "
                 "rows do not say otherwise; -n allows more",
                 (long long)r->n_cut, (long long)r->n_ok,
-                (long long)o->params.max_tok);
+                r->n_ok == 1 ? " was" : "s were", (long long)o->params.max_tok);
     if (r->n_withheld)
-        ui_note("%lld answers were withheld for want of evidence",
-                (long long)r->n_withheld);
+        ui_note("%lld answer%s withheld for want of evidence",
+                (long long)r->n_withheld,
+                r->n_withheld == 1 ? " was" : "s were");
 }
 
 /* Rows failed: each was a warning, which -q hides, so this is an error. */
@@ -123,8 +123,9 @@ static int too_many(const struct ask_opts *o, const struct batch_io *io,
                  "; the rows are in %s: mend the input and repeat the command "
                  "with --resume",
                  part);
-    ui_fail(CAG_E_FORMAT, io->in.name, "%lld of %lld rows failed%s%s",
+    ui_fail(CAG_E_FORMAT, io->in.name, "%lld of %lld row%s failed%s%s",
             (long long)r->n_failed, (long long)(r->n_ok + r->n_failed),
+            ui_s(r->n_ok + r->n_failed),
             o->fail_fast ? ", the rest was not read" : "", where);
     return UI_BATCH_ERRORS;
 }

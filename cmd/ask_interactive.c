@@ -102,7 +102,7 @@ static void banner(const struct talk *t)
                  "%s: %lld tokens, %d source%s; %s\n"
                  "%s. /help lists commands, Ctrl-D ends.\n",
                  ui_clean(i->path), (long long)i->n_tok, i->n_source,
-                 i->n_source == 1 ? "" : "s", ui_clean(model_words(i)),
+                 ui_s(i->n_source), ui_clean(model_words(i)),
                  t->chat ? "Turns are kept"
                          : "Each question finds the clean cache");
     ui_wrap_start(&w, stderr);

@@ -126,14 +126,14 @@ static void warn_cut(const cag_kb *kb, const cag_answer *a)
 
     if (ui.quiet)
         ui_sign("cut after %lld token%s", (long long)a->n_generated,
-                a->n_generated == 1 ? "" : "s");
+                ui_s(a->n_generated));
     else if (a->looped)
         ui_warn("the answer only repeated itself and was ended after %lld "
                 "tokens; -n lets it go on",
                 (long long)a->n_generated);
     else if (a->n_cached + a->n_prompt + a->n_generated < n_ctx)
         ui_warn("the answer was cut after %lld token%s; -n allows more",
-                (long long)a->n_generated, a->n_generated == 1 ? "" : "s");
+                (long long)a->n_generated, ui_s(a->n_generated));
     else
         ui_warn("the answer was cut after %lld tokens: the context of %lld "
                 "is full",

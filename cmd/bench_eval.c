@@ -106,9 +106,10 @@ static void print_support(const cag_eval_figures *f)
 
     ui_wrap_lines(&w, stdout, EVAL_INDENT);
     ui_wrap_printf(&w,
-                   "  support strong  %d answers: %d right, %d to questions "
+                   "  support strong  %d answer%s: %d right, %d to questions "
                    "without one",
-                   f->n_strong, f->n_strong_right, f->n_strong_unanswerable);
+                   f->n_strong, ui_s(f->n_strong), f->n_strong_right,
+                   f->n_strong_unanswerable);
     if (f->auroc >= 0)
         ui_wrap_printf(&w,
                        "; the score tells right from wrong with AUROC %.2f "
@@ -185,10 +186,10 @@ static void print_sum(const cag_eval_report *r)
     f = &r->figures[first];
     ui_wrap_lines(&w, stdout, 0);
     ui_wrap_printf(&w,
-                   "%d questions: with '%s' %d of the %d that have an "
+                   "%d question%s: with '%s' %d of the %d that have an "
                    "answer were answered right",
-                   r->n_question, cag_eval_arm_name(first), f->n_right,
-                   f->n_answerable);
+                   r->n_question, ui_s(r->n_question), cag_eval_arm_name(first),
+                   f->n_right, f->n_answerable);
     for (int i = first + 1; i < CAG_EVAL_ARMS; i++)
         if (r->arm[i])
             ui_wrap_printf(&w, ", with '%s' %d", cag_eval_arm_name(i),

@@ -106,8 +106,8 @@ static void source_lines(const cag_build_report *r)
     for (int i = n; i < r->n_source && v; i++)
         rest += v[i]->n_tok;
     if (n < r->n_source && v)
-        ui_note("%8lld tokens  in %d more sources (-v lists them)",
-                (long long)rest, r->n_source - n);
+        ui_note("%8lld tokens  in %d more source%s (-v lists them)",
+                (long long)rest, r->n_source - n, ui_s(r->n_source - n));
     free(v);
 }
 
@@ -162,7 +162,7 @@ void report_build(const char *path, const cag_build_report *r, bool json)
         ui_format(read, sizeof read, "nothing to read");
     ui_note("%s: %lld token%s, %s, K and V %.0f bytes a token (%s); %s: %s, "
             "write %s",
-            ui_clean(path), (long long)r->n_tok, r->n_tok == 1 ? "" : "s",
+            ui_clean(path), (long long)r->n_tok, ui_s(r->n_tok),
             ui_size(size, r->file_bytes),
             (double)r->kv_stored_bytes / (double)r->n_tok, r->codec,
             ui_duration(total, r->total_s), read,
@@ -286,8 +286,8 @@ void report_table(FILE *to, const cag_build_report *r, bool all)
     }
     if (n < r->n_source)
         ui_printf(to, TABLE_INDENT,
-                  "%8lld tokens  in %d more sources (-n lists them)\n",
-                  (long long)rest, r->n_source - n);
+                  "%8lld tokens  in %d more source%s (-n lists them)\n",
+                  (long long)rest, r->n_source - n, ui_s(r->n_source - n));
     ui_printf(to, TABLE_INDENT,
               "%8lld tokens  instructions, headings and template\n",
               (long long)(r->n_tok - sum));

@@ -93,11 +93,6 @@ static void find(struct names *l, char **word)
 
 /* ------------------------------------------------------------------- text */
 
-static const char *plural(int64_t n)
-{
-    return n == 1 ? "" : "s";
-}
-
 static void print_file(const cag_shard_file *f)
 {
     const char *between = ": ";
@@ -107,7 +102,7 @@ static void print_file(const cag_shard_file *f)
         printf(": shard %d of %d", f->end.shard, f->end.n_shard);
         between = ", ";
     }
-    printf("%s%lld row%s", between, (long long)f->n_row, plural(f->n_row));
+    printf("%s%lld row%s", between, (long long)f->n_row, ui_s(f->n_row));
     if (f->n_failed)
         printf(", %lld failed", (long long)f->n_failed);
     for (int i = 0; i < N_WRONG; i++)
@@ -125,7 +120,7 @@ static void print_missing(const cag_shards *s)
 {
     const char *between = "";
 
-    printf("missing: shard%s ", plural(s->n_missing));
+    printf("missing: shard%s ", ui_s(s->n_missing));
     for (int i = 0, j; i < s->n_missing; i = j + 1) {
         for (j = i;
              j + 1 < s->n_missing && s->missing[j + 1] == s->missing[j] + 1;)
@@ -150,7 +145,7 @@ static void print_all(const cag_shards *s)
         print_missing(s);
     printf("%s: %lld of %lld row%s, %lld failed, cache %.12s, options %s\n",
            s->complete ? "complete" : "not complete", (long long)s->n_row,
-           (long long)s->of.n_input, plural(s->of.n_input),
+           (long long)s->of.n_input, ui_s(s->of.n_input),
            (long long)s->n_failed, s->of.content_id, s->of.options);
 }
 

@@ -28,8 +28,7 @@ const char *loss_top(char out[LOSS_TEXT], const cag_kvc_receipt *r)
               "best token the same in %lld of %lld, %lld clear "
               "flip%s; perplexity %+.2f %%",
               (long long)r->n_same, (long long)(r->end - r->begin),
-              (long long)r->n_clear_flip, r->n_clear_flip == 1 ? "" : "s",
-              percent);
+              (long long)r->n_clear_flip, ui_s(r->n_clear_flip), percent);
     return out;
 }
 

@@ -106,6 +106,8 @@ const char *ui_duration(char out[UI_TEXT], double seconds); /* "3m04s"      */
 double ui_now(void); /* monotonic seconds                   */
 /* s as one line for a message: control bytes escaped.  Rotates 4 buffers. */
 const char *ui_clean(const char *s);
+/* The end of a noun that n counts: "s", but for one "". */
+const char *ui_s(int64_t n);
 /* Have the terminal tell what is pasted from what is typed. */
 void ui_bracket_paste(bool on);
 /* Columns of the terminal fd is; 80 where that cannot be said. */

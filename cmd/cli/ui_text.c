@@ -193,3 +193,8 @@ double ui_now(void)
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
+
+const char *ui_s(int64_t n)
+{
+    return n == 1 ? "" : "s";
+}
