@@ -348,6 +348,7 @@ static int set_up(struct server *s, struct sockets *sockets)
     const struct http_limits limits = { .header_bytes = 16384,
                                         .body_bytes = (size_t)o.max_body,
                                         .n_connection = o.n_connection,
+                                        .quiet_s = o.idle < 8 ? 1 : o.idle / 4,
                                         .idle_s = o.idle };
     const struct sched_opts sched = {
         .max_queue = o.max_queue, .wake = wake, .say = say, .ctx = s

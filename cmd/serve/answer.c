@@ -79,6 +79,8 @@ void answer_request(struct call *c, enum api_kind kind)
     c->ask = a;
     if (!submit(c, &e))
         call_fail(c, &e);
+    else if (a->req.stream)
+        http_stream_hold(c->http);
 }
 
 /* What of the row is not in the answer's own members; and is it of sources that
@@ -116,11 +118,8 @@ static bool send_events(struct call *c, struct buf *b)
 {
     bool ok = !buf_failed(b);
 
-    if (!c->started) {
-        http_stream_start(c->http, "text/event-stream");
-        c->started = true;
-        c->status = 200;
-    }
+    http_stream_start(c->http, HTTP_EVENTS);
+    c->status = 200;
     if (ok && b->size)
         http_stream(c->http, b->data, b->size);
     buf_free(b);
@@ -133,6 +132,7 @@ static void put_text(struct call *c, const char *text, size_t n, struct buf *b)
 
     if (!c->started)
         api_event_start(&x, b);
+    c->started = true;
     if (n)
         api_event_text(&x, text, n, b);
     c->n_sent += n;
@@ -192,7 +192,7 @@ static void on_news(struct call *c)
         return;
     cag_object(c);
     /* an error before the first word is a status, not an event */
-    if (a->req.stream && (c->started || !a->error.status))
+    if (a->req.stream && (http_stream_started(c->http) || !a->error.status))
         end_stream(c);
     else
         end_whole(c);

@@ -60,6 +60,7 @@ struct http_request {
     struct evhttp_request *req; /* NULL: the client has left */
     bool close;                 /* the connection ends with it */
     bool streaming;
+    struct event *quiet; /* of http_stream_hold, or NULL */
     void (*on_close)(void *ctx);
     void *ctx;
     char path[1024];
@@ -248,6 +249,8 @@ static void end(struct http_request *r)
 {
     struct http *h = r->http;
 
+    if (r->quiet)
+        event_free(r->quiet);
     mem_free(r);
     h->n_request--;
     check_end(h);
@@ -354,7 +357,7 @@ void http_reply(struct http_request *r, int status, const char *type,
 
 void http_stream_start(struct http_request *r, const char *type)
 {
-    if (!r->req)
+    if (!r->req || r->streaming)
         return;
     http_add_header(r, "Cache-Control", "no-store");
     http_add_header(r, "X-Accel-Buffering", "no");
@@ -363,12 +366,44 @@ void http_stream_start(struct http_request *r, const char *type)
     evhttp_send_reply_start(r->req, 200, NULL);
 }
 
+bool http_stream_started(const struct http_request *r)
+{
+    return r->streaming;
+}
+
+static void wait_quiet(struct http_request *r)
+{
+    const struct timeval quiet = { r->http->limit.quiet_s, 0 };
+
+    if (r->quiet)
+        event_add(r->quiet, &quiet);
+}
+
+static void on_quiet(evutil_socket_t fd, short what, void *ctx)
+{
+    static const char comment[] = ": waiting\n\n";
+    struct http_request *r = ctx;
+
+    (void)fd;
+    (void)what;
+    http_stream_start(r, HTTP_EVENTS);
+    http_stream(r, comment, sizeof comment - 1);
+}
+
+void http_stream_hold(struct http_request *r)
+{
+    /* without memory for it: the answer comes without comments before it */
+    r->quiet = event_new(r->http->base, -1, 0, on_quiet, r);
+    wait_quiet(r);
+}
+
 void http_stream(struct http_request *r, const void *data, size_t n)
 {
     struct evbuffer *out = r->req && n ? evbuffer_new() : NULL;
 
     if (out && !evbuffer_add(out, data, n))
         evhttp_send_reply_chunk(r->req, out);
+    wait_quiet(r);
     if (out)
         evbuffer_free(out);
 }

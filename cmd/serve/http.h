@@ -18,6 +18,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+/* The type of a stream of events. */
+#define HTTP_EVENTS "text/event-stream"
+
 struct http;
 struct http_request;
 
@@ -25,7 +28,8 @@ struct http_limits {
     size_t header_bytes; /* of a request line and its headers */
     size_t body_bytes;
     int n_connection;
-    int idle_s; /* without a byte from the client, between requests too; or
+    int quiet_s; /* after which http_stream_hold says that it is still there */
+    int idle_s;  /* without a byte from the client, between requests too; or
                    without one taken by it */
 };
 
@@ -68,7 +72,13 @@ void http_add_header(struct http_request *r, const char *name,
                      const char *value);
 void http_reply(struct http_request *r, int status, const char *type,
                 const void *data, size_t n);
+/* Once, or more often: nothing then. */
 void http_stream_start(struct http_request *r, const char *type);
+/* Who listens to this stream of events waits: when nothing was sent for quiet_s
+ * seconds, begin it, and send comments, which clients pass over and proxies
+ * count. */
+void http_stream_hold(struct http_request *r);
+bool http_stream_started(const struct http_request *r);
 void http_stream(struct http_request *r, const void *data, size_t n);
 void http_stream_end(struct http_request *r);
 

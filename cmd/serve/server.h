@@ -44,8 +44,8 @@ struct call {
     double start_s;
     int64_t created;
     struct ask *ask;
-    bool started, failed; /* a stream's head is sent; so is its error */
-    size_t n_sent;        /* bytes of the answer */
+    bool started;  /* the first event of the answer is sent */
+    size_t n_sent; /* bytes of the answer */
     int n_event;
     int status;
     char cache[128], key_id[64]; /* for the log */

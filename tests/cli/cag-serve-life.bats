@@ -195,6 +195,35 @@ for begin in (b"", b"GET /health HTTP/1.1\r\nHost: local", b"POST /v1/completion
 END
 }
 
+@test "a stream that waits is told so; its answer, or error, comes all the same" {
+    serve -j 1 --idle 4 qwen.kvc
+    cag-ask -q -n 9 qwen.kvc "Who leads?" >want 2>/dev/null
+    python3 - "$base" "$(dirname "$http")" want <<'END'
+import json, sys
+sys.path.insert(0, sys.argv[2])
+import http_ask
+def ask(question, n, stream, path="chat/completions"):
+    c = http_ask.connect(sys.argv[1])
+    body = {"model": "qwen", "max_tokens": n, "stream": stream, "messages": [{"role": "user", "content": question}]}
+    if path == "responses":
+        body = {"model": "qwen", "max_output_tokens": n, "stream": stream, "input": question}
+    c.request("POST", "/v1/" + path, json.dumps(body))
+    return c
+before = [ask("How long is %d?" % i, 7900, False) for i in range(2)]
+chat, response, wrong = ask("Who leads?", 9, True), ask("Who leads?", 9, True, "responses"), ask("x " * 9000, 9, True)
+lines = [l.decode().rstrip("\n") for l in chat.getresponse()]
+assert lines[0] == ": waiting" and lines[-2] == "data: [DONE]", lines
+assert sum(l == ": waiting" for l in lines) > 1, lines
+events = [json.loads(l[6:]) for l in lines if l.startswith("data: {")]
+assert "".join(map(http_ask.text_of, events)) + "\n" == open(sys.argv[3]).read(), events
+lines = response.getresponse().read().decode()
+assert lines.startswith(": waiting") and "event: response.created" in lines, lines
+assert "event: response.incomplete" in lines or "event: response.completed" in lines, lines
+lines = wrong.getresponse().read().decode()
+assert lines.startswith(": waiting") and "context_length_exceeded" in lines, lines
+END
+}
+
 @test "keys: each asks its own caches; others are not there" {
     for k in alice bob root; do printf '%s' "secret-$k" | sha256sum | cut -d' ' -f1 >$k.sum; done
     {
