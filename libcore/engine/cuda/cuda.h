@@ -6,7 +6,9 @@
  *   memory_cuda.c    device memory, errors, the table of rotations
  *   feed_cuda.c      a load_pipe with pinned memory and events
  *   weights_cuda.c   the model on its way to the device
- *   kvcache_cuda.c   a cache's K and V, and timelines
+ *   prefix_cuda.c    a cache's K and V on their way to the device
+ *   kvcache_cuda.c   timelines: K and V that sessions wrote
+ *   export_cuda.c    chunks of a timeline to the host, and back
  *   forward_cuda.c   one pass: graphs, waits, outcomes
  *   input_cuda.c     what it tells the device
  *   view_cuda.c      what its rows see, what is measured of them
@@ -298,23 +300,21 @@ cag_status weights_cuda_need(struct cuda *c, int layer, cag_error *err);
  * waited for.  force: whatever it has left. */
 void weights_cuda_settle(struct cuda *c, bool force);
 
-/* ---------------------------------------------------------- kvcache_cuda.c */
+/* ----------------------------------------------------------- prefix_cuda.c */
 
 cag_status cuda_prefix_new(struct backend *b, const cag_kvc *k, int n_tok,
                            struct backend_prefix **out, cag_error *err);
 void cuda_prefix_free(struct backend_prefix *p);
 uint64_t cuda_prefix_bytes(const struct backend_prefix *p);
 cag_status cuda_prefix_load(struct backend_prefix *p, cag_error *err);
+
+/* ---------------------------------------------------------- kvcache_cuda.c */
+
 cag_status cuda_kv_new(struct backend *b, struct backend_prefix *p, int max_tok,
                        struct backend_kv **out, cag_error *err);
 void cuda_kv_free(struct backend_kv *kv);
 void cuda_kv_truncate(struct backend_kv *kv, int n_tok);
 int cuda_kv_room(struct backend *b, struct backend_prefix *p, int max_tok);
-cag_status cuda_kv_export(const struct backend_kv *kv,
-                          const struct kvc_shape *shape, int layer, int chunk,
-                          uint8_t *dst, cag_error *err);
-cag_status cuda_kv_import(struct backend_kv *kv, const cag_kvc *k, int n_tok,
-                          cag_error *err);
 /* Before a pass touches a layer: its prefix is there, and the partial tile
  * copied.  Queued on run. */
 cag_status cuda_kv_ready(struct cuda_kv *kv, int layer, cag_error *err);
@@ -323,6 +323,14 @@ cag_status cuda_kv_ready(struct cuda_kv *kv, int layer, cag_error *err);
 cag_status cuda_kv_clean(struct cuda_kv *kv, cag_error *err);
 bool cuda_kv_settled(const struct cuda_kv *kv);
 void cuda_kv_describe(const struct cuda_kv *kv, struct cuk_kv *out);
+
+/* ----------------------------------------------------------- export_cuda.c */
+
+cag_status cuda_kv_export(const struct backend_kv *kv,
+                          const struct kvc_shape *shape, int layer, int chunk,
+                          uint8_t *dst, cag_error *err);
+cag_status cuda_kv_import(struct backend_kv *kv, const cag_kvc *k, int n_tok,
+                          cag_error *err);
 
 /* ------------------------------------------------------------ trace_cuda.c */
 
