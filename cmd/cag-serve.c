@@ -370,6 +370,7 @@ static int set_up(struct server *s, struct sockets *sockets)
     if (st)
         return ui_error(&err);
     http_on_call(s->http, answer_news, s);
+    http_on_refused(s->http, server_refused, s);
     return accept_all(s, sockets);
 }
 

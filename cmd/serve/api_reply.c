@@ -26,7 +26,8 @@ static const char *type_of(int http)
     case 429:
         return "rate_limit_error";
     default:
-        return http < 500 ? "invalid_request_error" : "server_error";
+        return http < 500 || http == 501 ? "invalid_request_error"
+                                         : "server_error";
     }
 }
 

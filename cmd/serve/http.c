@@ -21,6 +21,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "cmd/serve/http_refused.h"
 #include "util/error.h"
 #include "util/mem.h"
 
@@ -46,6 +47,7 @@ struct http {
     struct event *full; /* at the limit: looks for room again */
     struct event *call; /* of call_fd */
     int call_fd;
+    struct http_refused refused;
     void (*on_call)(void *ctx);
     void *call_ctx;
     struct hook hook[MAX_SIGNAL];
@@ -119,19 +121,21 @@ static void on_accept_error(struct evconnlistener *l, void *ctx)
     listen_now(ctx, false); /* no descriptor is free */
 }
 
-/* evhttp asks for a connection's buffer as it accepts it; it makes its own.
- * Those that ended are found by counting again. */
+/* evhttp asks for a connection's buffer as it accepts it; without memory it
+ * tries to make its own.  Those that ended are found by counting again. */
 static struct bufferevent *on_connection(struct event_base *base, void *ctx)
 {
     struct http *h = ctx;
+    struct bufferevent *b = bufferevent_socket_new(base, -1, 0);
 
-    (void)base;
+    if (b)
+        http_refused_watch(b, &h->refused);
     if (++h->fds >= h->limit.n_connection) {
         h->fds = http_n_open(h);
         if (h->fds >= h->limit.n_connection)
             listen_now(h, false);
     }
-    return NULL;
+    return b;
 }
 
 /* ---------------------------------------------------------------- requests */
@@ -231,7 +235,9 @@ static void on_request(struct evhttp_request *req, void *ctx)
     fault = find_fault(r);
     if (!fault && !take_path(r))
         fault = "the URL is not a path of at most 1023 bytes";
-    r->close = fault || h->quitting;
+    /* what evhttp takes for a chunk's length others may not: nothing that comes
+     * after such a body is read */
+    r->close = fault || h->quitting || http_header(r, "Transfer-Encoding");
     h->fn(h->ctx, r, fault);
 }
 
@@ -434,6 +440,11 @@ void http_on_call(struct http *h, void (*fn)(void *ctx), void *ctx)
 {
     h->on_call = fn;
     h->call_ctx = ctx;
+}
+
+void http_on_refused(struct http *h, http_refused_fn *fn, void *ctx)
+{
+    h->refused = (struct http_refused){ fn, ctx };
 }
 
 void http_call(struct http *h)

@@ -18,6 +18,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "util/buf.h"
+
 /* The type of a stream of events. */
 #define HTTP_EVENTS "text/event-stream"
 
@@ -39,6 +41,11 @@ typedef void http_handler(void *ctx, struct http_request *r, const char *fault);
 
 cag_status http_new(const struct http_limits *l, http_handler *fn, void *ctx,
                     struct http **out, cag_error *err);
+/* fn writes the body, in JSON, of a reply to what was refused before it was a
+ * request, and lines of its head, each with its line end. */
+typedef void http_refused_fn(void *ctx, int status, struct buf *head,
+                             struct buf *body);
+void http_on_refused(struct http *h, http_refused_fn *fn, void *ctx);
 void http_free(struct http *h); /* NULL is allowed */
 /* Take connections of a socket that listens (listen.h); it is closed in the
  * end, also after an error. */

@@ -11,12 +11,20 @@
 #include "util/hash.h"
 #include "util/mem.h"
 
+static void new_id(const struct server *s, char id[SERVER_ID])
+{
+    uint8_t bits[12] = { 0 };
+
+    if (getrandom(bits, sizeof bits, 0) != sizeof bits)
+        memcpy(bits, &s->n_request, sizeof s->n_request);
+    hash_hex(bits, sizeof bits, id);
+}
+
 /* A client's own id is kept if it can stand in a header and a log. */
 static void take_id(struct call *c)
 {
     const char *given = http_header(c->http, "X-Request-Id");
     size_t n = given ? strlen(given) : 0;
-    uint8_t bits[12] = { 0 };
 
     if (n && n < sizeof c->id &&
         strspn(given, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -24,9 +32,7 @@ static void take_id(struct call *c)
         memcpy(c->id, given, n + 1);
         return;
     }
-    if (getrandom(bits, sizeof bits, 0) != sizeof bits)
-        memcpy(bits, &c->s->n_request, sizeof c->s->n_request);
-    hash_hex(bits, sizeof bits, c->id);
+    new_id(c->s, c->id);
 }
 
 static bool is_get(const struct call *c)
@@ -80,6 +86,31 @@ static void dispatch(struct call *c)
     } else {
         refuse(c, 404, "not_found", "there is nothing at this path");
     }
+}
+
+void server_refused(void *ctx, int status, struct buf *head, struct buf *body)
+{
+    struct server *s = ctx;
+    struct api_error e;
+    char id[SERVER_ID];
+
+    s->n_request++;
+    if (status >= 0 && status < SERVER_N_CODE)
+        s->n_reply[status]++;
+    new_id(s, id);
+    buf_printf(head, "X-Request-Id: %s\r\nX-Content-Type-Options: nosniff\r\n",
+               id);
+    if (status == 413)
+        api_fail(&e, status, "request_too_large", "",
+                 "the request is longer than this server allows");
+    else if (status == 501)
+        api_fail(&e, status, "method_not_allowed", "",
+                 "the method is not GET, POST or OPTIONS");
+    else
+        api_fail(&e, status, "bad_request", "",
+                 "this is not a request of HTTP/1.1 that can be read");
+    api_error_json(&e, body);
+    buf_char(body, '\n');
 }
 
 void server_request(void *ctx, struct http_request *r, const char *fault)

@@ -53,6 +53,8 @@ struct call {
 
 /* The handler of http_new; ctx is the server. */
 void server_request(void *ctx, struct http_request *r, const char *fault);
+/* That of http_on_refused. */
+void server_refused(void *ctx, int status, struct buf *head, struct buf *body);
 
 /* access.c: is this request for us, from a page of ours?  Adds what a browser
  * wants to read; e says why not. */

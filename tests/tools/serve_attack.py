@@ -165,6 +165,39 @@ def other_methods():
 
 
 @test
+def all_refusals_have_one_form():
+    head = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
+    for data, want in ((b"GET\r\n\r\n", 400), (b"GET / HTTP/9.9\r\n\r\n", 400),
+                       (b"NONSENSE / HTTP/1.1\r\nHost: localhost\r\n\r\n", 501),
+                       (b"PUT /health HTTP/1.1\r\nHost: localhost\r\n\r\n", 501),
+                       (b"GET /health HTTP/1.1\r\nHost: localhost\r\nno colon\r\n\r\n", 400),
+                       (head + b"Content-Length: -1\r\n\r\nhello", 400),
+                       (head + b"Content-Length: +2\r\n\r\n{}", 400),
+                       (head + b"Content-Length: 1073741824\r\n\r\n", 413),
+                       (head + b"Transfer-Encoding: chunked\r\n\r\n-2\r\n{}\r\n0\r\n\r\n", 413),
+                       (head + b"Transfer-Encoding: gzip\r\n\r\n", 400)):
+        reply = raw(data)
+        expect(reply, want)
+        first, body = reply.split(b"\r\n\r\n", 1)
+        names = dict(l.lower().split(b": ", 1) for l in first.split(b"\r\n")[1:])
+        assert names[b"content-type"] == b"application/json", reply
+        assert names[b"x-request-id"] and int(names[b"content-length"]) == len(body), reply
+        error = json.loads(body)["error"]
+        assert error["message"] and error["type"] and error["code"], reply
+
+
+@test
+def nothing_is_read_after_chunks():
+    # a length that a proxy may read in another way ends the connection
+    head = (b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
+            b"Transfer-Encoding: chunked\r\n\r\n")
+    for n in (b"2", b"0x2", b"+2", b" 2", b"02"):
+        reply = raw(head + n + b"\r\n{}\r\n0\r\n\r\n" + post(good.encode()))
+        expect(reply, 400)
+        assert reply.count(b"HTTP/1.1 ") == 1, reply
+
+
+@test
 def malformed_json():
     for body in (b"", b"{", b"[]", b"null", b"7", b'"x"', b"{}", b'{"model":}', b"[" * 100000,
                  b'{"a":' * 5000, b'{"model":"x","model":"y"}', b'{"model":NaN}',
