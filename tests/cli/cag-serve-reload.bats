@@ -134,7 +134,7 @@ END
 
 @test "a cache cut short while it answers is given up; the server and others go on" {
     serve live llama.kvc
-    cag-ask -q -n 7000 live/kb.kvc "How long?" >want 2>/dev/null
+    cag-ask -q -n 1500 live/kb.kvc "How long?" >want 2>/dev/null
     cag-ask -q -n 20 llama.kvc "How long?" >other 2>/dev/null
     cp live/kb.kvc good
     # to its first page, and to the middle of K and V; with one asking, and four
@@ -144,7 +144,7 @@ END
 import json, os, sys, threading
 sys.path.insert(0, sys.argv[5])
 import http_ask
-body = json.dumps({"model": "kb", "max_tokens": 7000, "stream": True, "messages": [{"role": "user", "content": "How long?"}]})
+body = json.dumps({"model": "kb", "max_tokens": 1500, "stream": True, "messages": [{"role": "user", "content": "How long?"}]})
 begun, texts, errors = threading.Semaphore(0), [], []
 def one():
     text = ""
