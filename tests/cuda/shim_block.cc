@@ -135,37 +135,6 @@ struct block_run {
 
 namespace {
 
-void fiber_main(void)
-{
-    SWITCH_END(nullptr, &run.main_bottom, &run.main_size);
-    fiber *f = run.f[run.current].get();
-    (*run.body)();
-    f->at = ENDED;
-    run.n_ended++;
-    SWITCH_START(nullptr, run.main_bottom, run.main_size);
-    f->ctx.to(run.main);
-}
-
-/* From a fiber to the scheduler, until it is chosen again. */
-void yield(void)
-{
-    fiber *f = run.f[run.current].get();
-
-    SWITCH_START(&f->fake, run.main_bottom, run.main_size);
-    f->ctx.to(run.main);
-    SWITCH_END(f->fake, &run.main_bottom, &run.main_size);
-}
-
-void resume(int i)
-{
-    fiber *f = run.f[i].get();
-
-    run.current = i;
-    SWITCH_START(&run.main_fake, f->stack.get(), STACK);
-    run.main.to(f->ctx);
-    SWITCH_END(run.main_fake, nullptr, nullptr);
-}
-
 void finish_warp(int w)
 {
     void *operand[32];
@@ -196,6 +165,69 @@ void finish_barrier(void)
     }
 }
 
+/* One of those that can go on, at random. */
+int draw(void)
+{
+    size_t k = shim_random() % run.ready.size();
+    int i = run.ready[k];
+
+    run.ready[k] = run.ready.back();
+    run.ready.pop_back();
+    return i;
+}
+
+/* The one that goes on after i came to where it is; -1: all have ended. */
+int choose(int i)
+{
+    if (run.f[i]->at == AT_BARRIER && ++run.n_barrier == run.n)
+        finish_barrier();
+    else if (run.f[i]->at == AT_WARP && ++run.warp_count[i / 32] == 32)
+        finish_warp(i / 32);
+    if (run.n_ended == run.n)
+        return -1;
+    if (run.ready.empty())
+        shim_stop("threads wait for others that never come");
+    return draw();
+}
+
+void fiber_main(void)
+{
+    const void *bottom = nullptr;
+    size_t size = 0;
+
+    SWITCH_END(nullptr, &bottom, &size);
+    if (!run.main_bottom) { /* the block's first */
+        run.main_bottom = bottom;
+        run.main_size = size;
+    }
+    fiber *f = run.f[run.current].get();
+    (*run.body)();
+    f->at = ENDED;
+    run.n_ended++;
+    int next = choose(run.current);
+    if (next < 0) {
+        SWITCH_START(nullptr, run.main_bottom, run.main_size);
+        f->ctx.to(run.main);
+    }
+    run.current = next;
+    SWITCH_START(nullptr, run.f[next]->stack.get(), STACK);
+    f->ctx.to(run.f[next]->ctx);
+}
+
+/* From a fiber to the next one, until it is chosen again. */
+void yield(void)
+{
+    fiber *f = run.f[run.current].get();
+    int next = choose(run.current);
+
+    if (next == run.current)
+        return;
+    run.current = next;
+    SWITCH_START(&f->fake, run.f[next]->stack.get(), STACK);
+    f->ctx.to(run.f[next]->ctx);
+    SWITCH_END(f->fake, nullptr, nullptr);
+}
+
 void run_block(const shim_place &where)
 {
     const dim3 &bd = where.block_dim;
@@ -215,19 +247,12 @@ void run_block(const shim_place &where)
         f->ctx.begin(f->stack.get(), STACK, fiber_main);
         run.ready.push_back(i);
     }
-    while (run.n_ended < run.n) {
-        if (run.ready.empty())
-            shim_stop("threads wait for others that never come");
-        size_t k = shim_random() % run.ready.size();
-        int i = run.ready[k];
-        run.ready[k] = run.ready.back();
-        run.ready.pop_back();
-        resume(i);
-        if (run.f[i]->at == AT_BARRIER && ++run.n_barrier == run.n)
-            finish_barrier();
-        else if (run.f[i]->at == AT_WARP && ++run.warp_count[i / 32] == 32)
-            finish_warp(i / 32);
-    }
+    run.current = draw();
+    run.main_bottom = nullptr;
+    fiber *f = run.f[run.current].get();
+    SWITCH_START(&run.main_fake, f->stack.get(), STACK);
+    run.main.to(f->ctx);
+    SWITCH_END(run.main_fake, nullptr, nullptr);
 }
 
 }  // namespace
