@@ -67,6 +67,30 @@ __global__ static void parted_kernel(float *y, int how)
     y[threadIdx.x] = v;
 }
 
+#ifdef __SANITIZE_ADDRESS__
+/* One thread goes past the end of a block's 1 KiB or of x's 16 bytes; 0: none
+ * does. */
+__global__ static void past_kernel(float *y, const float *x, int how)
+{
+    CUK_SMEM(smem);
+    const unsigned i = threadIdx.x;
+    uint32_t r[4];
+
+    if (how == 1 && i == 63)
+        smem[1024] = 1;
+    if (how == 2 && i == 63)
+        y[64] = 1;
+    if (how < 5 && i == 7) {
+        copy_async16(smem + (how == 3 ? 1024 : 0), x + (how == 4 ? 4 : 0));
+        copy_commit();
+        copy_wait<0>();
+    }
+    __syncthreads();
+    ldmatrix4_trans(r, smem + (how == 5 && i == 31 ? 1024 : 0));
+    y[i] = (float)(r[0] & 1);
+}
+#endif
+
 /* ------------------------------------------------------------- what it finds */
 
 /* Host -> device on one stream, a kernel on another, and back. */
@@ -166,10 +190,10 @@ static void test_missing_copy_wait(void)
           bad[1], SEEDS);
 }
 
-/* Whether fn ends the program by abort. */
-static bool aborts(void (*fn)(int), int arg)
+/* The wait status of a program that calls fn; 0: it ended well. */
+static int ending(void (*fn)(int), int arg)
 {
-    int status = 0;
+    int status = -1;
 
     fflush(stdout);
     pid_t pid = fork();
@@ -179,8 +203,14 @@ static bool aborts(void (*fn)(int), int arg)
         fn(arg);
         _exit(0);
     }
-    return pid > 0 && waitpid(pid, &status, 0) == pid &&
-           WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT;
+    return pid > 0 && waitpid(pid, &status, 0) == pid ? status : -1;
+}
+
+static bool aborts(void (*fn)(int), int arg)
+{
+    int status = ending(fn, arg);
+
+    return WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT;
 }
 
 static void part(int how)
@@ -206,6 +236,27 @@ static void test_aborts(void)
     CHECK(aborts(foreign_copy, 0), "a copy from host memory as a device's");
     CHECK(aborts(foreign_copy, 1), "a copy to host memory as a device's");
 }
+
+#ifdef __SANITIZE_ADDRESS__
+static void past(int how)
+{
+    dev_array<float> y(64), x(4);
+
+    CUK_LAUNCH((past_kernel), dim3(1), dim3(64), 1024, stream->s, y.p, x.p,
+               how);
+    y.get();
+}
+
+static void test_past(void)
+{
+    CHECK(ending(past, 0) == 0, "within all ends");
+    CHECK(ending(past, 1) != 0, "written past shared memory");
+    CHECK(ending(past, 2) != 0, "written past device memory");
+    CHECK(ending(past, 3) != 0, "cp.async to past shared memory");
+    CHECK(ending(past, 4) != 0, "cp.async from past device memory");
+    CHECK(ending(past, 5) != 0, "ldmatrix past shared memory");
+}
+#endif
 
 /* ---------------------------------------------------------- the device layer */
 
@@ -468,6 +519,9 @@ int main(void)
     tap("a missing barrier is found", test_missing_barrier);
     tap("a missing wait for cp.async is found", test_missing_copy_wait);
     tap("parted lanes and foreign memory end the program", test_aborts);
+#ifdef __SANITIZE_ADDRESS__
+    tap("what a kernel touches past an end ends the program", test_past);
+#endif
     tap("graphs replay with edges, and must be joined", test_graph);
     tap("a thread chooses its device", test_devices);
     tap("limits of shared memory, pages of device memory", test_limits);
