@@ -48,7 +48,7 @@ static const opt_spec specs[] = {
     OPT_STR(0, "batch", &o.batch, "FILE", NULL,
             "one question a line, or JSONL; '-' is stdin"),
     OPT_STR('o', "output", &o.output, "FILE", NULL,
-            "rows of a batch to FILE; --resume goes on with it"),
+            "rows of a batch to FILE (%i: number of the shard)"),
     OPT_FLAG('u', "usage", &o.usage, "tokens, times and memory, on stderr"),
     OPT_FLAG(0, "json", &o.json, "the answer as one JSON object"),
     OPT_FLAG(0, "evidence", &o.evidence,
