@@ -339,7 +339,15 @@ static int judge(cag_kb *kb, const cag_gold_set *gold, const char *old,
     int status = UI_OK;
     FILE *rows = NULL;
 
-    if (o.rows && cag_check_text_output(o.rows, &err))
+    for (int i = 0; o.rows && i < 2; i++) {
+        const char *in = i ? o.compare : o.questions;
+
+        if (in && ui_same_file(in, o.rows))
+            return ui_fail(CAG_E_USAGE, o.rows,
+                           "this file is read (%s); write elsewhere", in);
+    }
+    if (o.rows && (cag_check_text_output(o.rows, &err) ||
+                   cag_check_beside(cag_kb_get_kvc(kb), o.rows, &err)))
         return ui_error(&err);
     if (o.rows && !(rows = fopen(o.rows, "we")))
         return ui_fail(CAG_E_CREATE, o.rows, "cannot create: %s",

@@ -269,6 +269,34 @@ static int compare(const cag_bench_report *is)
     return n == 0 ? UI_DATA : n_worse > 0 ? UI_NO : UI_OK;
 }
 
+/* What is written must not be what is read; operand is a cache or a report. */
+static int check_output(const char *path, const char *operand)
+{
+    const char *const in[] = { operand, o.questions, o.compare };
+    cag_error err = CAG_ERROR_INIT;
+    cag_kvc *k = NULL;
+    cag_status st;
+
+    if (!path || !strcmp(path, "-"))
+        return UI_OK;
+    for (size_t i = 0; i < sizeof in / sizeof *in; i++)
+        if (in[i] && ui_same_file(in[i], path))
+            return ui_fail(CAG_E_USAGE, path,
+                           "this file is read (%s); write elsewhere", in[i]);
+    st = cag_check_text_output(path, &err);
+    if (!st && !cag_kvc_open(operand, &k, NULL))
+        st = cag_check_beside(k, path, &err);
+    cag_kvc_close(k);
+    return st ? ui_error(&err) : UI_OK;
+}
+
+static int check_outputs(const char *operand)
+{
+    int status = check_output(o.export_json, operand);
+
+    return status ? status : check_output(o.svg, operand);
+}
+
 static int give(const cag_bench_report *r)
 {
     bool drawn_out = o.svg && strcmp(o.svg, "-") == 0;
@@ -347,6 +375,9 @@ static int measure(unsigned what, const char *kvc)
     cag_status st;
     int status;
 
+    status = check_outputs(kvc);
+    if (status)
+        return status;
     fill(&b, what, kvc);
     if (what & CAG_BENCH_TTFT) {
         ask.ask = found = bench_find_ask();
@@ -425,7 +456,7 @@ static int show(int argc, char **argv)
         opt_fail("one report at a time: '%s'", ui_clean(rest[1]));
     if (read_report(rest[0], &r, &err) != CAG_OK)
         status = ui_error(&err);
-    else
+    else if ((status = check_outputs(rest[0])) == UI_OK)
         status = give(&r);
     cag_bench_report_release(&r);
     return ui_close_stdout(status);

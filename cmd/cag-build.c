@@ -3,7 +3,6 @@
  */
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cag/build.h>
@@ -65,11 +64,8 @@ static int refuse_inputs(const char *written, const char *what)
 {
     const char *const in[] = { cli.manifest, cli.system_file, cli.template_file,
                                cli.questions, cli.files0 };
-    struct stat a, b;
-
     for (size_t i = 0; written && i < sizeof in / sizeof *in; i++)
-        if (in[i] && stat(in[i], &a) == 0 && stat(written, &b) == 0 &&
-            a.st_dev == b.st_dev && a.st_ino == b.st_ino)
+        if (in[i] && ui_same_file(in[i], written))
             return ui_fail(CAG_E_USAGE, written,
                            "the %s is what the build reads (%s)", what, in[i]);
     return UI_OK;

@@ -106,6 +106,8 @@ const char *ui_duration(char out[UI_TEXT], double seconds); /* "3m04s"      */
 double ui_now(void); /* monotonic seconds                   */
 /* s as one line for a message: control bytes escaped.  Rotates 4 buffers. */
 const char *ui_clean(const char *s);
+/* Are both there, and one file? */
+bool ui_same_file(const char *a, const char *b);
 /* The end of a noun that n counts: "s", but for one "". */
 const char *ui_s(int64_t n);
 /* Have the terminal tell what is pasted from what is typed. */

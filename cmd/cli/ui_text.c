@@ -7,6 +7,7 @@
  */
 #include <stdarg.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 #include <wchar.h>
@@ -197,4 +198,12 @@ double ui_now(void)
 const char *ui_s(int64_t n)
 {
     return n == 1 ? "" : "s";
+}
+
+bool ui_same_file(const char *a, const char *b)
+{
+    struct stat x, y;
+
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev &&
+           x.st_ino == y.st_ino;
 }

@@ -8,6 +8,23 @@
 #include "binding/record.h"
 #include "source/source_select.h"
 #include "util/error.h"
+#include "util/file.h"
+
+/* A source that was named itself, under whatever name it is written to. */
+static const char *named_source(const cag_source_spec *spec, int n,
+                                const char *path)
+{
+    struct file_id is, s;
+
+    if (file_stat(path, &is, NULL))
+        return NULL;
+    for (int i = 0; i < n; i++)
+        if (!spec[i].is_glob && spec[i].path && !file_is_dir(spec[i].path) &&
+            !file_stat(spec[i].path, &s, NULL) && s.dev == is.dev &&
+            s.ino == is.ino)
+            return spec[i].path;
+    return NULL;
+}
 
 cag_status cag_check_beside(const cag_kvc *k, const char *path, cag_error *err)
 {
@@ -26,6 +43,10 @@ cag_status cag_check_beside(const cag_kvc *k, const char *path, cag_error *err)
         st = cag_fail(err, CAG_E_USAGE, path, -1,
                       "the cache's next build would read this file as a source "
                       "(%s); write it elsewhere, or under another name",
+                      which);
+    if (!st && (which = named_source(spec, n_spec, path)) != NULL)
+        st = cag_fail(err, CAG_E_USAGE, path, -1,
+                      "this is a source of the cache (%s); write it elsewhere",
                       which);
     arena_release(&a);
     return st;

@@ -677,3 +677,20 @@ END
     expect 0 cag-ask -u -n 3 --json --batch q.txt qwen.kvc
     grep -q '2 of 2 answers were cut' "$err"
 }
+
+@test "a source that was named is not replaced by answers, nor written to by a log" {
+    mkdir named && cd named
+    cp "$work/kb.md" .
+    cag-build -q -m "$MODELS/qwen3" -o k.kvc kb.md
+    echo 'Who leads?' >q.txt
+    ln kb.md hard.md
+    ln -s kb.md soft.md
+    sha256sum kb.md >../before
+    for name in kb.md hard.md soft.md ./kb.md; do
+        expect 64 cag-ask -q -n 2 --batch q.txt -o $name k.kvc
+        refused "is a source of the cache"
+        expect 64 cag-ask -q -n 2 --log $name k.kvc 'Who leads?'
+    done
+    sha256sum -c --quiet ../before
+    cag-ask -q k.kvc -n 2 'Who leads?' >/dev/null
+}

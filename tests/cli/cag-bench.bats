@@ -324,3 +324,27 @@ xml_ok() {
     expect 0 cag-bench build -r 1 --warmup 0 two.kvc
     grep -Eq '^Note: building is measured on the text of the cache as one source, [0-9]+ tokens; the cache has [0-9]+' "$out"
 }
+
+@test "what is read is never replaced by what is written" {
+    mkdir own && cd own
+    cp "$work/kb.md" .
+    cag-build -q -m "$MODELS/qwen3" -o k.kvc kb.md
+    echo 'Who leads?' >q.txt
+    printf '{"question":"Who leads?","answers":["Maya"]}\n' >g.jsonl
+    cp "$work/old.json" .
+    ln kb.md hard.md
+    sha256sum -- * >../before
+    for o in --export-json --svg; do
+        expect 64 cag-bench load -q -r 1 --warmup 0 $o k.kvc k.kvc
+        expect 64 cag-bench load -q -r 1 --warmup 0 $o kb.md k.kvc
+        expect 64 cag-bench load -q -r 1 --warmup 0 $o hard.md k.kvc
+        expect 64 cag-bench load -q -r 1 --warmup 0 --questions q.txt $o q.txt k.kvc
+        expect 64 cag-bench load -q -r 1 --warmup 0 --compare old.json $o ./old.json k.kvc
+        expect 64 cag-bench show $o old.json old.json
+    done
+    for rows in g.jsonl kb.md hard.md; do
+        expect 64 cag-bench eval -q --questions g.jsonl --rows $rows k.kvc
+    done
+    expect 73 cag-bench eval -q --questions g.jsonl --rows k.kvc k.kvc
+    sha256sum -c --quiet ../before
+}

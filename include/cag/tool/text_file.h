@@ -14,8 +14,8 @@ extern "C" {
 /* CAG_E_CREATE when path is a file that holds no text, such as a model or a
  * cache: a slip of the hand must not cost it. */
 cag_status cag_check_text_output(const char *path, cag_error *err);
-/* CAG_E_USAGE when a directory or pattern that k was built from would take path
- * as a source, written by a program that uses k. */
+/* CAG_E_USAGE when path is a source that k was built from, or a directory or
+ * pattern of it would take it as one: for what a program writes that uses k. */
 cag_status cag_check_beside(const cag_kvc *k, const char *path, cag_error *err);
 /* A whole file ("-" is standard input) as a heap block with a NUL after it. */
 cag_status cag_read_file(const char *path, char **data, size_t *size,
