@@ -209,7 +209,8 @@ def ask(question, n, stream, path="chat/completions"):
         body = {"model": "qwen", "max_output_tokens": n, "stream": stream, "input": question}
     c.request("POST", "/v1/" + path, json.dumps(body))
     return c
-before = [ask("How long is %d?" % i, 7900, False) for i in range(2)]
+# enough of them that two seconds pass on a quick machine, too
+before = [ask("How long is %d?" % i, 7900, False) for i in range(12)]
 chat, response, wrong = ask("Who leads?", 9, True), ask("Who leads?", 9, True, "responses"), ask("x " * 9000, 9, True)
 lines = [l.decode().rstrip("\n") for l in chat.getresponse()]
 assert lines[0] == ": waiting" and lines[-2] == "data: [DONE]", lines
