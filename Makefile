@@ -58,7 +58,7 @@ CORE_LIBS = -lzstd -lcrypto -lxxhash -lyaml -lpcre2-8 -lutf8proc -ljansson \
 
 LIB_SRC  := $(filter-out %_cuda.c,$(wildcard libcore/*/*.c libcore/*/*/*.c kernels/*.c kernels/*/*.c))
 LIB_OBJ  := $(LIB_SRC:%.c=$(B)/obj/%.o)
-CMD_ALL  := $(wildcard cmd/*.c cmd/cli/*.c cmd/serve/*.c)
+CMD_ALL  := $(wildcard cmd/*.c cmd/*/*.c)
 TOOLS    := $(patsubst cmd/%.c,%,$(wildcard cmd/cag-*.c))
 CMD_OBJ  := $(patsubst %.c,$(B)/obj/%.o,$(filter-out cmd/cag-%.c cmd/serve/%.c,$(CMD_ALL)))
 SERVE_OBJ := $(patsubst %.c,$(B)/obj/%.o,$(filter cmd/serve/%.c,$(CMD_ALL))) $(B)/obj/serve_page.o

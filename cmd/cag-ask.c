@@ -7,8 +7,8 @@
 #include <strings.h>
 #include <unistd.h>
 
-#include "cmd/ask_common.h"
-#include "cmd/ask_shard.h"
+#include "cmd/ask/ask_common.h"
+#include "cmd/ask/ask_shard.h"
 #include "cmd/cli/engine_opts.h"
 #include "cmd/cli/opt.h"
 #include "cmd/cli/places.h"

@@ -20,8 +20,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cmd/bench_cmd.h"
-#include "cmd/bench_words.h"
+#include "cmd/bench/bench_cmd.h"
+#include "cmd/bench/bench_words.h"
 #include "cmd/cli/engine_opts.h"
 #include "cmd/cli/opt.h"
 #include "cmd/cli/places.h"

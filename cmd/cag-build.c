@@ -7,8 +7,9 @@
 
 #include <cag/build.h>
 
-#include "cmd/build_opts.h"
-#include "cmd/build_report.h"
+#include "cmd/build/build_opts.h"
+#include "cmd/build/build_report.h"
+#include "cmd/cli/check_report.h"
 #include "cmd/cli/operands.h"
 #include "cmd/cli/opt.h"
 #include "cmd/cli/places.h"

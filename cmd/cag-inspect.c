@@ -8,8 +8,8 @@
 #include <cag/tool/text_file.h>
 #include <cag/show.h>
 
-#include "cmd/build_report.h"
-#include "cmd/inspect_report.h"
+#include "cmd/cli/check_report.h"
+#include "cmd/inspect/inspect_report.h"
 #include "cmd/cli/opt.h"
 #include "cmd/cli/places.h"
 #include "cmd/cli/ui.h"

@@ -21,7 +21,7 @@
 
 #include <cag/ask.h>
 
-#include "ask/passage_tokens.h"
+#include "passage/passage_tokens.h"
 #include "ask/turn.h"
 
 /*

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "ask/kb.h"
-#include "build/loss_stats.h"
+#include "engine/loss_stats.h"
 #include "build/measure_loss.h"
 #include "engine/session.h"
 #include "util/error.h"

@@ -18,7 +18,7 @@
 #include "build/build_job.h"
 #include "build/checkpoint.h"
 #include "build/copy_heads.h"
-#include "build/depfile.h"
+#include "binding/depfile.h"
 #include "engine/engine_note.h"
 #include "engine/engine_rate.h"
 #include "util/clock.h"

@@ -14,7 +14,7 @@
 #include "engine/session.h"
 #include "kvc/kvc_read.h"
 #include "kvc/kvc_receipt.h"
-#include "build/loss_stats.h"
+#include "engine/loss_stats.h"
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/mem.h"

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "ask/bm25_score.h"
+#include "passage/bm25_score.h"
 #include "util/mem.h"
 
 static const char *window_text(const struct evidence_index *ix,

@@ -3,7 +3,7 @@
 exec perl -I. -e '
 require "./tests/lint/lint.pl";
 my @core = (grep { -d } glob("libcore/* libcore/*/* kernels kernels/*"));
-my @all = (@core, "cmd", "cmd/cli", "cmd/serve", "include", "include/cag");
+my @all = (@core, "cmd", (grep { -d } glob "cmd/*"), "include", "include/cag");
 
 sub calls {
     my ($name, $re, $except, @dirs) = @_;

@@ -4,7 +4,7 @@ exec perl -I. -e '
 require "./tests/lint/lint.pl";
 my $cc = $ENV{CC} || "cc";
 my $flags = "-std=c11 -D_GNU_SOURCE -Wall -Wextra -Wpedantic -Werror -Iinclude -Ilibcore -I.";
-for my $dir ("include", "include/cag", "include/cag/tool", (grep { -d } glob("libcore/* libcore/*/* kernels kernels/*")), "cmd", "cmd/cli", "cmd/serve") {
+for my $dir ("include", "include/cag", "include/cag/tool", (grep { -d } glob("libcore/* libcore/*/* kernels kernels/*")), "cmd", (grep { -d } glob "cmd/*")) {
     my @wrong;
     for my $h (glob "$dir/*.h") {
         next if $h =~ m{_simd\.h$|/cuda/|/x86/(gemm_u4_x86|attention_bf16)\.h$}; # templates

@@ -3,8 +3,10 @@
 exec perl -I. -e '
 require "./tests/lint/lint.pl";
 my %may = (      # directory -> what "..." and <cag...> may begin with
+    # a main program: its own parts, what all share, the public headers
     "cmd"                  => [qw(cmd/ cag)],
     "cmd/cli"              => [qw(cmd/cli/ cag)],
+    (map { ("cmd/$_"       => ["cmd/$_/", qw(cmd/cli/ cag)]) } qw(ask bench build inspect)),
     # it parses what strangers send: the strict JSON, hashes, checked memory
     "cmd/serve"            => [qw(cmd/serve/ cag util/)],
     "include"              => [qw(cag/)],
@@ -28,11 +30,12 @@ my %may = (      # directory -> what "..." and <cag...> may begin with
     "libcore/build"        => [qw(cag build/ binding/ source/ prompt/ engine/ kvc/ model/
                                   tokenizer/ util/ kernels/)],
     "libcore/evidence"     => [qw(cag evidence/ util/)],
-    "libcore/ask"          => [qw(cag ask/ evidence/ binding/ prompt/ engine/ kvc/ model/
-                                  tokenizer/ util/)],
+    "libcore/passage"      => [qw(cag passage/ evidence/ engine/ util/)],
+    "libcore/ask"          => [qw(cag ask/ passage/ evidence/ binding/ prompt/ engine/ kvc/
+                                  model/ tokenizer/ util/)],
     "libcore/batch"        => [qw(cag batch/ ask/ evidence/ engine/ kvc/ model/ tokenizer/
                                   util/)],
-    "libcore/eval"         => [qw(cag eval/ ask/ evidence/ kvc/ tokenizer/ util/)],
+    "libcore/eval"         => [qw(cag eval/ ask/ passage/ evidence/ kvc/ tokenizer/ util/)],
     "libcore/bench"        => [qw(cag bench/ batch/ ask/ build/ binding/ source/ prompt/ engine/ kvc/
                                   model/ tokenizer/ format/ util/ kernels/)],
 );
@@ -44,7 +47,7 @@ my %one = (      # header -> the only file
     "zstd" => "libcore/kvc/kvc_codec.c", "pcre2.h" => "libcore/tokenizer/pretok.c",
     "yaml.h" => "libcore/source/manifest.c",
 );
-my @dirs = (keys %may, grep { -d && !$may{$_} } glob "libcore/* libcore/*/* kernels/*");
+my @dirs = (keys %may, grep { -d && !$may{$_} } glob "libcore/* libcore/*/* kernels/* cmd/*");
 for my $dir (sort @dirs) {
     my @wrong;
     for my $file (c_files($dir)) {

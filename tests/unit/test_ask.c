@@ -10,8 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cmd/ask_common.h"
-#include "cmd/ask_lines.h"
+#include "cmd/ask/ask_common.h"
+#include "cmd/ask/ask_lines.h"
 
 static void test_fenced(void **state)
 {

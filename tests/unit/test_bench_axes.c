@@ -5,8 +5,8 @@
 
 #include <math.h>
 
-#include "cmd/bench_axes.h"
-#include "cmd/bench_words.h"
+#include "cmd/bench/bench_axes.h"
+#include "cmd/bench/bench_words.h"
 
 /* v is 1, 2 or 5 times a power of ten. */
 static bool is_round(double v)

@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "build/depfile.h"
+#include "binding/depfile.h"
 
 static const char *const names[] = {
     "plain.md",    "two words.md", "hash#1", "dollar$x",

@@ -14,7 +14,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "engine/cuda/load_pipe.h"
+#include "engine/load_pipe.h"
 #include "util/mem.h"
 
 enum { MAX_ITEM = 200, MAX_SLOT = 16, BYTES = 64 };

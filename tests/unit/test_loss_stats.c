@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "kernels/kernels.h"
-#include "build/loss_stats.h"
+#include "engine/loss_stats.h"
 #include "util/rd.h"
 #include "util/real.h"
 

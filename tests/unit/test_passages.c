@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ask/passages.h"
+#include "passage/passages.h"
 #include "util/buf.h"
 #include "util/file.h"
 #include "util/json.h"

@@ -29,7 +29,7 @@
 #include <pthread.h>
 
 #include "engine/backend_plugin.h"
-#include "engine/cuda/load_pipe.h"
+#include "engine/load_pipe.h"
 #include "kernels/cuda/kernels_cuda.h"
 #include "kvc/kvc_read.h"
 
