@@ -464,6 +464,14 @@ static inline bool kernels_fast_attends(const struct kernels_fast *f,
 const struct kernels_fast *kernels_fast_get(const struct kernels *set,
                                             const int *type, int n,
                                             const char **why);
+/*
+ * For --precision fast8: the family of u4s8 whose products take less time than
+ * those of fast, which is kernels_fast_get's; it computes the types that it
+ * takes, fast the others and attention.  NULL: fast is the quickest here.
+ */
+const struct kernels_fast *kernels_fast8_get(const struct kernels *set,
+                                             const struct kernels_fast *fast,
+                                             const int *type, int n);
 /* Family i of all, NULL past the end; usable: this CPU and system run it. */
 const struct kernels_fast *kernels_fast_at(int i, bool *usable);
 

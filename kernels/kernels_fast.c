@@ -197,17 +197,20 @@ static const struct {
     const char *set[2]; /* beside which it is used */
     bool (*usable)(void);
     bool (*slow)(void); /* usable, but slower than the set's gemm */
+    /* A family in bf16 whose products take longer than this one's of 8 bits,
+     * which are less exact: wanted by --precision fast8 */
+    const struct kernels_fast *beats;
 } families[] = {
 #ifdef HAVE_FAST_FAMILIES
-    { &amx, { "avx512", NULL }, has_amx, NULL },
-    { &avx512bf16, { "avx512", NULL }, has_avx512_bf16, is_intel },
-    { &u4_avx512vnni, { "avx512", NULL }, has_avx512_vnni, NULL },
-    { &u4_avxvnni, { "avx2", NULL }, has_avx_vnni, NULL },
-    { &u4_avx2, { "avx512", "avx2" }, has_avx2, NULL },
+    { &amx, { "avx512", NULL }, has_amx, NULL, NULL },
+    { &avx512bf16, { "avx512", NULL }, has_avx512_bf16, is_intel, NULL },
+    { &u4_avx512vnni, { "avx512", NULL }, has_avx512_vnni, NULL, &avx512bf16 },
+    { &u4_avxvnni, { "avx2", NULL }, has_avx_vnni, NULL, NULL },
+    { &u4_avx2, { "avx512", "avx2" }, has_avx2, NULL, NULL },
 #endif
-    { &tiles_scalar, { NULL, NULL }, NULL, NULL },
-    { &pairs_scalar, { NULL, NULL }, NULL, NULL },
-    { &u4_scalar, { NULL, NULL }, NULL, NULL },
+    { &tiles_scalar, { NULL, NULL }, NULL, NULL, NULL },
+    { &pairs_scalar, { NULL, NULL }, NULL, NULL, NULL },
+    { &u4_scalar, { NULL, NULL }, NULL, NULL, NULL },
 };
 enum { N_FAMILY = sizeof families / sizeof families[0] };
 
@@ -245,6 +248,15 @@ static bool fits(int i, const struct kernels *set, const char *wanted)
     return !families[i].slow || !families[i].slow();
 }
 
+static bool takes_one(const struct kernels_fast *f, const int *type, int n)
+{
+    bool one = false;
+
+    for (int i = 0; i < n; i++)
+        one = one || f->takes(type[i]);
+    return one;
+}
+
 const struct kernels_fast *kernels_fast_get(const struct kernels *set,
                                             const int *type, int n,
                                             const char **why)
@@ -258,13 +270,23 @@ const struct kernels_fast *kernels_fast_get(const struct kernels *set,
         if (!fits(i, set, wanted))
             continue;
         found = true;
-        for (int j = 0; j < n; j++)
-            if (families[i].f->takes(type[j]))
-                return families[i].f;
+        if (takes_one(families[i].f, type, n))
+            return families[i].f;
     }
     if (wanted && !found)
         *why = "CAG_KERNELS names no family of fast products that this CPU "
                "has beside the set; known are amx, avx512bf16, avx512vnni, "
                "avxvnni, avx2";
+    return NULL;
+}
+
+const struct kernels_fast *kernels_fast8_get(const struct kernels *set,
+                                             const struct kernels_fast *fast,
+                                             const int *type, int n)
+{
+    for (int i = 0; fast && i < N_FAMILY; i++)
+        if (families[i].beats == fast && fits(i, set, NULL) &&
+            takes_one(families[i].f, type, n))
+            return families[i].f;
     return NULL;
 }

@@ -32,11 +32,13 @@ typedef enum cag_precision {
     CAG_PRECISION_EXACT,   /* f32 in both                                   */
     CAG_PRECISION_FAST,    /* bf16 or 4 x 8 bits for prompts, where this CPU
                               is faster so; else as default                 */
+    CAG_PRECISION_FAST8,   /* as fast; 4-bit weights meet 8-bit inputs where
+                              this CPU is faster so than with bf16          */
     CAG_PRECISION_AUTO     /* cag_kb: as the cache was built; else default  */
 } cag_precision;
 
-/* "default", "exact", "fast", "auto", NULL past them; and back, an unknown
- * name: default */
+/* "default", "exact", "fast", "fast8", "auto", NULL past them; and back, an
+ * unknown name: default */
 CAG_API const char *cag_precision_name(cag_precision p);
 CAG_API cag_precision cag_precision_of(const char *name);
 

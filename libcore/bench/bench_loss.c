@@ -95,10 +95,11 @@ static cag_status add_loss(struct bench_job *j, const struct loss *l,
         st = bench_add_one(j->r, &same, 100.0 * (double)r.n_same / l->n, err);
     if (!st)
         st = bench_notef(j->r, err,
-                         "--precision fast (%s) beside default: mean KL %.2g "
+                         "--precision %s (%s) beside default: mean KL %.2g "
                          "nats over %d positions behind %d tokens, the "
                          "likeliest token the same at %lld",
-                         products, (double)r.kl_mean, l->n, l->n_ids - l->n,
+                         cag_precision_name(j->precision), products,
+                         (double)r.kl_mean, l->n, l->n_ids - l->n,
                          (long long)r.n_same);
     return st;
 }
@@ -149,7 +150,8 @@ cag_status bench_loss(struct bench_job *j, const struct bench_case *c,
     cag_kb *kb = NULL;
     cag_status st;
 
-    if (j->precision != CAG_PRECISION_FAST)
+    if (j->precision != CAG_PRECISION_FAST &&
+        j->precision != CAG_PRECISION_FAST8)
         return CAG_OK;
     bench_kb_opts(j, true, &o);
     o.engine.precision = j->precision;

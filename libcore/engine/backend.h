@@ -34,7 +34,7 @@ struct backend {
     int pass_rows;           /* rows of a prompt pass; at most max_row */
     int layer0, layer1;      /* of the model's layers, [layer0, layer1) are
                                 computed; see forward_req                  */
-    const char *prompt_gemm; /* name of the GEMM of prompts, static: "f32" */
+    const char *prompt_gemm; /* name of the GEMM of prompts: "f32"          */
     bool views, masses;      /* forward_row.view, .mass are understood */
     bool warn;               /* the user should see note: a GPU is there, but
                                 not used */

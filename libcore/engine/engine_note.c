@@ -13,14 +13,16 @@ void engine_note(const cag_hooks *h, const cag_engine *e, cag_precision asked)
     const char *text = cag_engine_note(e, &warn);
 
     note(h, warn ? CAG_NOTE_WARN : CAG_NOTE_DETAIL, "%s", text);
-    if (asked != CAG_PRECISION_FAST || strcmp(cag_engine_device(e), "cpu"))
+    if ((asked != CAG_PRECISION_FAST && asked != CAG_PRECISION_FAST8) ||
+        strcmp(cag_engine_device(e), "cpu"))
         return;
     if (strcmp(cag_engine_products(e), "f32"))
-        note(h, CAG_NOTE_INFO, "--precision fast: prompts by %s (%s)",
-             cag_engine_products(e), cag_engine_numerics(e));
+        note(h, CAG_NOTE_INFO, "--precision %s: prompts by %s (%s)",
+             cag_precision_name(asked), cag_engine_products(e),
+             cag_engine_numerics(e));
     else
         note(h, CAG_NOTE_WARN,
-             "--precision fast: nothing is faster for this "
+             "--precision %s: nothing is faster for this "
              "model on this CPU (kernels %s); computing as by default",
-             cag_engine_kernels(e));
+             cag_precision_name(asked), cag_engine_kernels(e));
 }

@@ -6,7 +6,8 @@
 
 #include <cag/session.h>
 
-static const char *const names[] = { "default", "exact", "fast", "auto" };
+static const char *const names[] = { "default", "exact", "fast", "fast8",
+                                     "auto" };
 
 const char *cag_precision_name(cag_precision p)
 {

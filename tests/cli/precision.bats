@@ -17,7 +17,7 @@ provenance() {
 }
 
 @test "each precision is recorded, and asked with again" {
-    for p in default exact fast; do
+    for p in default exact fast fast8; do
         ok cag-build -q --precision $p -m "$model" -o $p.kvc kb.md
         [ "$(provenance $p.kvc precision)" = $p ]
         for n in 1 30; do
@@ -37,6 +37,21 @@ provenance() {
     f32-lanes.1+*) says "--precision fast: prompts by" ;;
     *) false ;;
     esac
+}
+
+@test "fast8 is fast, or takes 8 bits beside it and says so" {
+    ok cag-build -v --precision fast -m "$model" -o fast.kvc kb.md
+    fast=$(grep -o 'prompts by .*' <<<"$stderr") || fast=
+    ok cag-build -v --precision fast8 -t 1 -b 7 -m "$model" -o fast8.kvc kb.md
+    case "$(provenance fast8.kvc numerics)" in
+    *bf16*u4s8*) says "--precision fast8: prompts by avx512bf16, u4s8 avx512vnni (f32-lanes.1+bf16-pairs.2+u4s8.1)" ;;
+    *) [ "$(grep -o 'prompts by .*' <<<"$stderr")" = "$fast" ]
+       [ "$(cag-inspect --json fast.kvc | jq -r .content_id)" = "$(cag-inspect --json fast8.kvc | jq -r .content_id)" ] ;;
+    esac
+    ok cag-build -q --precision fast8 -m "$model" -o again.kvc kb.md
+    cmp fast8.kvc again.kvc
+    ok cag-bench build -q -r 1 --warmup 0 -o json fast8.kvc
+    prints '"precision":"fast8"'
 }
 
 @test "fast does not depend on threads or passes, nor on what was kept" {

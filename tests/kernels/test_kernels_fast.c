@@ -359,6 +359,32 @@ static void test_choice(void **state)
     }
 }
 
+/* --precision fast8: another family's products only where they take less time
+ * than those of fast, which it is chosen beside. */
+static void test_eight_bits(void **state)
+{
+    const int four = KT_Q4_1, mixed[2] = { KT_Q6_K, KT_Q4_K }, other = KT_F16;
+    const struct kernels *set = kernels_get(NULL);
+    const struct kernels_fast *f, *eight;
+    bool usable;
+
+    (void)state;
+    assert_null(kernels_fast8_get(set, NULL, &four, 1));
+    for (int i = 0; (f = kernels_fast_at(i, &usable)); i++) {
+        eight = kernels_fast8_get(set, f, &four, 1);
+        assert_ptr_equal(kernels_fast8_get(set, f, mixed, 2), eight);
+        assert_null(kernels_fast8_get(set, f, &other, 1));
+        if (strcmp(f->name, "avx512bf16") != 0) {
+            assert_null(eight);
+        } else if (eight) {
+            assert_string_equal(eight->name, "u4s8 avx512vnni");
+            assert_false(eight->takes(KT_Q6_K));
+        } else {
+            print_message("# skip: no AVX512-VNNI here\n");
+        }
+    }
+}
+
 /* CAG_KERNELS=SET+FAMILY: that one, also where another is faster. */
 static void test_named(void **state)
 {
@@ -423,10 +449,15 @@ static void test_limits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_products),   cmocka_unit_test(test_large),
-        cmocka_unit_test(test_odd_values), cmocka_unit_test(test_flush),
-        cmocka_unit_test(test_choice),     cmocka_unit_test(test_named),
+        cmocka_unit_test(test_products),
+        cmocka_unit_test(test_large),
+        cmocka_unit_test(test_odd_values),
+        cmocka_unit_test(test_flush),
+        cmocka_unit_test(test_choice),
+        cmocka_unit_test(test_named),
         cmocka_unit_test(test_limits),
+        /* last: it chooses the set of this process */
+        cmocka_unit_test(test_eight_bits),
     };
 
     return cmocka_run_group_tests_name("kernels_fast", tests, NULL, NULL);

@@ -351,8 +351,8 @@ static void kernel_sets(void **state)
 
 /* ---------------------------------------------------------- less precision */
 
-/* The same promise for --precision fast: mixed weight types, so that both
- * products take part where a family takes only some. */
+/* The same promise for --precision fast and fast8: mixed weight types, so that
+ * all products take part where a family takes only some. */
 static const int fast_lengths[] = { 1, 64, 65, 129, 700, 1024, 1089 };
 enum { N_FAST = sizeof fast_lengths / sizeof fast_lengths[0] };
 
@@ -363,7 +363,11 @@ static void fast(void **state)
           fast_lengths, N_FAST },
         { "models/llama-mix.MIX.gguf", CAG_PRECISION_FAST, false, "f16",
           fast_lengths, N_FAST },
+        { "models/llama-mix.MIX.gguf", CAG_PRECISION_FAST8, false, "f16",
+          fast_lengths, N_FAST },
         { "models/llama-k.Q4_K.gguf", CAG_PRECISION_FAST, false, "f16",
+          fast_lengths, N_FAST },
+        { "models/llama-k.Q4_K.gguf", CAG_PRECISION_FAST8, false, "f16z",
           fast_lengths, N_FAST },
         { "models/qwen3.F16.gguf", CAG_PRECISION_FAST, false, "f16",
           fast_lengths, N_FAST },
@@ -372,7 +376,7 @@ static void fast(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof setups / sizeof setups[0]; i++) {
         cag_model *m = mt_model(setups[i].model);
-        cag_engine *e = mt_engine(m, 1, 64, CAG_PRECISION_FAST, false);
+        cag_engine *e = mt_engine(m, 1, 64, setups[i].precision, false);
 
         print_message("%s: %s, %s\n", setups[i].model, cag_engine_products(e),
                       cag_engine_numerics(e));

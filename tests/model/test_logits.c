@@ -188,6 +188,7 @@ static void fast_f16(void **state)
     print_message("%s\n", f->name);
     check_all(CAG_PRECISION_FAST, false, BY_PREFILL, longest(),
               strstr(f->numerics, "bf16") ? &bf16 : &u4s8);
+    check_all(CAG_PRECISION_FAST8, false, BY_PREFILL, longest(), &u4s8);
 }
 
 static void steps(void **state)

@@ -8,6 +8,7 @@
 
 #include <limits.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "engine/cpu/forward_cpu.h"
@@ -108,9 +109,7 @@ static const char *cpu_kernels(const struct backend *b)
 
 static const char *cpu_numerics(const struct backend *b)
 {
-    const struct cpu *c = (const struct cpu *)b;
-
-    return c->fast ? c->fast->numerics : c->k->numerics;
+    return ((const struct cpu *)b)->numerics;
 }
 
 static int cpu_kv_room(struct backend *b, struct backend_prefix *p, int max_tok)
@@ -274,9 +273,9 @@ static cag_status check_model(const cag_model *m, cag_error *err)
     return CAG_OK;
 }
 
-/* The family for --precision fast: one that takes a weight of this model. */
-static const struct kernels_fast *choose_fast(const struct cpu *c,
-                                              const char **why)
+/* The families for --precision fast and fast8: those that take a weight of
+ * this model. */
+static void choose_fast(struct cpu *c, bool eight_bits, const char **why)
 {
     int type[N_MAT], n_type = 0;
 
@@ -293,7 +292,23 @@ static const struct kernels_fast *choose_fast(const struct cpu *c,
                 type[n_type++] = m[i].type;
         }
     }
-    return kernels_fast_get(c->k, type, n_type, why);
+    c->fast = kernels_fast_get(c->k, type, n_type, why);
+    if (eight_bits)
+        c->fast8 = kernels_fast8_get(c->k, c->fast, type, n_type);
+}
+
+/* What computes and in which order, as it is shown and recorded. */
+static void name_products(struct cpu *c)
+{
+    const char *fast = c->fast ? c->fast->name : "f32";
+    const char *numerics = c->fast ? c->fast->numerics : c->k->numerics;
+
+    /* a family's numerics begin with the set's, which are there already */
+    snprintf(c->prompt_gemm, sizeof c->prompt_gemm, "%s%s%s", fast,
+             c->fast8 ? ", " : "", c->fast8 ? c->fast8->name : "");
+    snprintf(c->numerics, sizeof c->numerics, "%s%s", numerics,
+             c->fast8 ? strrchr(c->fast8->numerics, '+') : "");
+    c->base.prompt_gemm = c->prompt_gemm;
 }
 
 /* What is known of the model and the options, without memory of its own. */
@@ -316,12 +331,13 @@ static cag_status describe(struct cpu *c, const cag_model *m,
     c->pool = opts->pool;
     c->exact = opts->precision == CAG_PRECISION_EXACT;
     c->kv_type = opts->kv_f32 ? KV_F32 : KV_F16;
-    if (opts->precision == CAG_PRECISION_FAST)
-        c->fast = choose_fast(c, &why);
+    if (opts->precision == CAG_PRECISION_FAST ||
+        opts->precision == CAG_PRECISION_FAST8)
+        choose_fast(c, opts->precision == CAG_PRECISION_FAST8, &why);
     if (why)
         return cag_fail(err, CAG_E_UNSUPPORTED, NULL, -1, "%s", why);
     c->base.views = c->base.masses = true;
-    c->base.prompt_gemm = c->fast ? c->fast->name : "f32";
+    name_products(c);
     c->group = cfg->n_head / cfg->n_kv_head;
     c->d_q = cfg->n_head * cfg->d_head;
     c->d_kv = cfg->n_kv_head * cfg->d_head;

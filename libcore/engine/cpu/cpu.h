@@ -30,7 +30,10 @@ struct cpu_thread {
 struct cpu {
     struct backend base;
     const struct kernels *k;
-    const struct kernels_fast *fast; /* products of prompts; or NULL */
+    /* A prompt's attention and products, or NULL; and the products that are
+     * computed with 8 bits instead, or NULL. */
+    const struct kernels_fast *fast, *fast8;
+    char numerics[64], prompt_gemm[64]; /* made of the above */
     const struct model_config *cfg;
     const struct model_weights *w;
     struct pool *pool; /* borrowed */
@@ -59,9 +62,9 @@ struct cpu {
     float *row_l;     /*     layer's attention                             */
     int *mass_run;    /* [max_row + 1] see mass_cpu.c */
     /* Inputs in the form the products want: packed for gemm, or per row for
-     * the row kernels.  The two are never alive at once.  packed_fast, for
-     * the other gemm, may be alive beside either. */
-    float *packed, *packed_fast;
+     * the row kernels.  The two are never alive at once.  packed_fast and
+     * packed_fast8, for the other gemms, may be alive beside either. */
+    float *packed, *packed_fast, *packed_fast8;
     struct cpu_thread *thread; /* [threads] */
 
     /* A step's attention: its items, and one state per (KV head, span, row).

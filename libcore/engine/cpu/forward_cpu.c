@@ -104,11 +104,14 @@ static void stage_rows(const struct stage *s, int t0, int t1)
     product_encode(s->pr, t0, t1);
 }
 
-/* Rows that are packed together: both are powers of two. */
+/* Rows that are packed together: all are powers of two. */
 static int stage_grain(const struct cpu *c)
 {
-    return c->fast && c->fast->gemm_mr > c->k->gemm_mr ? c->fast->gemm_mr
-                                                       : c->k->gemm_mr;
+    int mr = c->k->gemm_mr;
+
+    if (c->fast && c->fast->gemm_mr > mr)
+        mr = c->fast->gemm_mr;
+    return c->fast8 && c->fast8->gemm_mr > mr ? c->fast8->gemm_mr : mr;
 }
 
 static void stage_range(void *ctx, int thread, int64_t begin, int64_t end)

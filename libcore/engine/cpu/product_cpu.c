@@ -62,9 +62,13 @@ size_t product_xq_bound(const struct cpu *c, int d_in)
     return most * PRODUCT_MATS;
 }
 
-static bool is_fast(const struct cpu *c, const struct out_mat *m)
+/* What computes a prompt's product, or NULL: the set's gemm. */
+static const struct kernels_fast *family(const struct cpu *c,
+                                         const struct out_mat *m)
 {
-    return c->fast && c->fast->takes(m->w.type);
+    if (c->fast8 && c->fast8->takes(m->w.type))
+        return c->fast8;
+    return c->fast && c->fast->takes(m->w.type) ? c->fast : NULL;
 }
 
 bool product_chain(struct product *pr, struct product *next)
@@ -72,8 +76,8 @@ bool product_chain(struct product *pr, struct product *next)
     const struct cpu *c = pr->c;
 
     pr->swiglu = true;
-    if (pr->rows || is_fast(c, &pr->mat[0]) || is_fast(c, &pr->mat[1]) ||
-        is_fast(c, &next->mat[0]))
+    if (pr->rows || family(c, &pr->mat[0]) || family(c, &pr->mat[1]) ||
+        family(c, &next->mat[0]))
         return false;
     pr->gated = next->packed = pr->mat[0].y;
     return true;
@@ -99,20 +103,40 @@ void product_place(struct product *pr)
     }
 }
 
+/* Where a family's inputs are. */
+static float *packed_of(const struct cpu *c, const struct kernels_fast *f)
+{
+    return f == c->fast8 ? c->packed_fast8 : c->packed_fast;
+}
+
+/* The inputs of a prompt's products, once for each gemm that reads them. */
+static void pack(const struct product *pr, const float *x, int t0, int t1)
+{
+    const struct cpu *c = pr->c;
+
+    for (int i = 0; i < pr->n_mat; i++) {
+        const struct kernels_fast *f = family(c, &pr->mat[i]);
+        bool done = false;
+
+        for (int j = 0; j < i; j++)
+            done = done || family(c, &pr->mat[j]) == f;
+        if (done)
+            continue;
+        if (f)
+            f->gemm_pack(packed_of(c, f), x, pr->ld, pr->n_tok, pr->d_in, t0,
+                         t1);
+        else
+            c->k->gemm_pack(pr->packed, x, pr->ld, pr->n_tok, pr->d_in, t0, t1);
+    }
+}
+
 void product_encode(const struct product *pr, int t0, int t1)
 {
     const struct cpu *c = pr->c;
     const float *x = pr->x + (size_t)pr->r0 * pr->ld;
 
     if (!pr->rows) {
-        bool fast = false, plain = false;
-        for (int i = 0; i < pr->n_mat; i++)
-            *(is_fast(c, &pr->mat[i]) ? &fast : &plain) = true;
-        if (fast)
-            c->fast->gemm_pack(c->packed_fast, x, pr->ld, pr->n_tok, pr->d_in,
-                               t0, t1);
-        if (plain)
-            c->k->gemm_pack(pr->packed, x, pr->ld, pr->n_tok, pr->d_in, t0, t1);
+        pack(pr, x, t0, t1);
         return;
     }
     for (int i = 0; i < pr->n_mat; i++) {
@@ -131,6 +155,7 @@ static void multiply(const struct product *pr, const struct out_mat *m,
                      int thread, int t0, int t1, int row0, int row1)
 {
     const struct cpu *c = pr->c;
+    const struct kernels_fast *f = family(c, m);
     float *y = m->y + (size_t)(pr->r0 + t0) * m->ld;
 
     if (pr->rows) {
@@ -138,10 +163,9 @@ static void multiply(const struct product *pr, const struct out_mat *m,
             c->k->rows(y, m->ld, m->xq + (size_t)t * m->xq_stride, m->xq_stride,
                        t1 - t < ROWS_MAX ? t1 - t : ROWS_MAX, &m->w, row0, row1,
                        c->exact);
-    } else if (is_fast(c, m)) {
-        c->fast->gemm(y, m->ld,
-                      c->packed_fast + c->fast->gemm_pack_size(t0, pr->d_in),
-                      t1 - t0, &m->w, row0, row1, c->thread[thread].gemm);
+    } else if (f) {
+        f->gemm(y, m->ld, packed_of(c, f) + f->gemm_pack_size(t0, pr->d_in),
+                t1 - t0, &m->w, row0, row1, c->thread[thread].gemm);
     } else {
         c->k->gemm(y, m->ld, pr->packed + c->k->gemm_pack_size(t0, pr->d_in),
                    t1 - t0, &m->w, row0, row1, c->thread[thread].gemm);
@@ -245,7 +269,7 @@ void product_run(struct product *pr)
     int least = (units + MAX_UNITS - 1) / MAX_UNITS;
 
     pr->part = n_tok;
-    if (!pr->rows && !is_fast(c, &pr->mat[0]))
+    if (!pr->rows && !family(c, &pr->mat[0]))
         pr->part = c->k->gemm_part(n_tok, pr->d_in);
     pr->n_part = (n_tok + pr->part - 1) / pr->part;
     pr->n_piece = clamp(4 * n_thread / pr->n_part, least, units);

@@ -49,15 +49,16 @@ static size_t packed_bytes(const struct cpu *c)
     return most;
 }
 
-/* Floats of the inputs of any product that the other gemm computes. */
-static size_t packed_fast_floats(const struct cpu *c)
+/* Floats of the inputs of any product that a family computes, if there is. */
+static size_t packed_fast_floats(const struct cpu *c,
+                                 const struct kernels_fast *f)
 {
     const struct model_config *cfg = c->cfg;
     int width[3] = { cfg->d_model, c->d_q, cfg->d_ff };
     size_t most = 0;
 
-    for (int i = 0; c->fast && i < 3; i++) {
-        size_t n = c->fast->gemm_pack_size(c->base.max_row, width[i]);
+    for (int i = 0; f && i < 3; i++) {
+        size_t n = f->gemm_pack_size(c->base.max_row, width[i]);
         if (n > most)
             most = n;
     }
@@ -94,7 +95,10 @@ static void carve_all(struct cpu *c, int n_thread, struct carve *cv)
     c->row_l = carve(cv, n, (size_t)cfg->n_head, sizeof(float));
     c->mass_run = carve(cv, n + 1, 1, sizeof *c->mass_run);
     c->packed = carve(cv, packed_bytes(c), 1, 1);
-    c->packed_fast = carve(cv, packed_fast_floats(c), 1, sizeof(float));
+    c->packed_fast =
+        carve(cv, packed_fast_floats(c, c->fast), 1, sizeof(float));
+    c->packed_fast8 =
+        carve(cv, packed_fast_floats(c, c->fast8), 1, sizeof(float));
     c->thread = carve(cv, (size_t)n_thread, sizeof *c->thread, 1);
     for (int i = 0; i < n_thread; i++) {
         struct cpu_thread t;
