@@ -477,6 +477,7 @@ def one_round(run, kvc, prefix, question, work):
     run.load.append(os.getloadavg()[0])
     run.try_arm("cag f16", cag_build, kvc["f16"], "default")
     run.try_arm("cag f16 fast", cag_build, kvc["f16"], "fast")
+    run.try_arm("cag f16 fast8", cag_build, kvc["f16"], "fast8")
     for codec in CODECS:
         run.try_arm("cag " + codec, cag_figures, kvc[codec])
         run.try_arm("cag " + codec, cag_first, kvc[codec])
