@@ -478,6 +478,12 @@ def one_round(run, kvc, prefix, question, work):
     run.try_arm("cag f16", cag_build, kvc["f16"], "default")
     run.try_arm("cag f16 fast", cag_build, kvc["f16"], "fast")
     run.try_arm("cag f16 fast8", cag_build, kvc["f16"], "fast8")
+    # reading beside reading: a machine changes its speed within minutes
+    ids = write_ids(work, prefix, question)
+    if o.openvino_python:
+        for precision in ("default", "f32", "f32-exact"):
+            run.try_arm("openvino " + precision, openvino_figures, precision,
+                        ids)
     for codec in CODECS:
         run.try_arm("cag " + codec, cag_figures, kvc[codec])
         run.try_arm("cag " + codec, cag_first, kvc[codec])
@@ -489,11 +495,6 @@ def one_round(run, kvc, prefix, question, work):
         if o.batch:
             run.try_arm("llama.cpp f16 fa=on", llama_batch, "f16", "on",
                         prefix)
-    ids = write_ids(work, prefix, question)
-    if o.openvino_python:
-        for precision in ("default", "f32", "f32-exact"):
-            run.try_arm("openvino " + precision, openvino_figures, precision,
-                        ids)
     if o.transformers_python:
         for dtype in ("float32", "bfloat16"):
             run.try_arm("transformers " + dtype, transformers_figures, dtype,
