@@ -340,8 +340,11 @@ model: deps ## fetch the demo model (93 MB)
 # deps come before any tool is used; the rest is a make of its own, so that
 # nothing was looked up before
 check: deps model ## all tests; ends with "N passed, N failed, N skipped"
+	@$(MAKE) --no-print-directory $(JOBS) all tests replays
 	@$(MAKE) --no-print-directory check-run
 
+# who asked for no number of jobs gets one for each processor
+JOBS = $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(shell nproc))
 REPLAYS = $(if $(filter release,$(MODE)),$(REPLAY) $(LINT) tests/cuda/nvcc.sh) \
           $(if $(filter release san,$(MODE)),$(CUDA_TEST))
 check-run: all tests replays
@@ -423,7 +426,7 @@ endif
 # --- for people -----------------------------------------------------------
 
 demo: deps model ## build a cache from a text, ask it; MODEL=PATH for another model
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory $(JOBS) all
 	@PATH="$(CURDIR)/build:$$PATH" sh examples/quickstart.sh \
 	    $(or $(MODEL),$(DEMO_MODEL))
 
