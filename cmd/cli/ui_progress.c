@@ -138,6 +138,8 @@ static void make_parts(char part[N_PART][160], const struct work *w,
     if (total > 0 && !named)
         ui_format(part[P_PERCENT], 160, "%3d%%  ",
                   (int)(100.0 * (double)w->done / (double)total));
+    if (!unit && !total) /* nothing is counted */
+        return;
     n = ui_format(part[P_COUNT], 160, "%s", amount(a, (double)w->done, bytes));
     if (total > 0)
         n += ui_format(part[P_COUNT] + n, (size_t)(160 - n), "/%s",

@@ -55,6 +55,7 @@ struct bench_job {
     double weight_bytes;              /* read for one token */
     struct model_config config;       /* for counting work; pointers unused */
     double kv_bytes;                  /* of one token, as computed with */
+    const char *phase; /* what is measured, for progress; or NULL */
 };
 
 /* One cache being measured. */
@@ -82,10 +83,10 @@ cag_status bench_notef(cag_bench_report *r, cag_error *err, const char *fmt,
 
 /* --- job (bench_job.c) --- */
 /* May the job go on?  Also shows what is going on. */
-cag_status bench_cancelled(const struct bench_job *j, const char *what,
+cag_status bench_cancelled(struct bench_job *j, const char *what,
                            cag_error *err);
 /* How a cache is opened to be measured. */
-void bench_kb_opts(const struct bench_job *j, bool no_cache, cag_kb_opts *o);
+void bench_kb_opts(struct bench_job *j, bool no_cache, cag_kb_opts *o);
 
 /* --- measurements (bench_measure.c, bench_ask.c) --- */
 cag_status bench_build(struct bench_job *j, struct bench_case *c,

@@ -348,3 +348,9 @@ xml_ok() {
     expect 73 cag-bench eval -q --questions g.jsonl --rows k.kvc k.kvc
     sha256sum -c --quiet ../before
 }
+
+@test "progress names what is measured, not what goes on inside" {
+    expect 0 cag-bench decode --progress always -r 1 -n 4 qwen.kvc
+    grep -qx "cag-bench decode: decoding" "$err"
+    run ! grep -q "decoding 0\|prefill" "$err"
+}

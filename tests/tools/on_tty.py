@@ -9,6 +9,7 @@ SCRIPT has a step on each line:
     send TEXT     type TEXT and Return
     type TEXT     type TEXT alone; \\x03 is Ctrl-C, \\x04 is Ctrl-D
     pause SECONDS
+    stop SECONDS  the command stands still so long
     leave         type Ctrl-D until the command has ended
 
 At the end of SCRIPT it waits for the command.  Everything the terminal showed
@@ -27,10 +28,15 @@ import time
 LIMIT = 30
 
 
-def step(fd, line, seen):
+def step(pid, fd, line, seen):
     word, _, text = line.rstrip("\n").partition(" ")
     if word == "pause":
         drain(fd, seen, float(text), None)
+        return True
+    if word == "stop":
+        os.kill(pid, signal.SIGSTOP)
+        time.sleep(float(text))
+        os.kill(pid, signal.SIGCONT)
         return True
     if word == "wait":
         want = text.encode()
@@ -83,7 +89,7 @@ def main():
     if pid == 0:
         os.execvp(sys.argv[1], sys.argv[1:])
     seen = {"new": b"", "all": b""}
-    good = all(step(fd, line, seen) for line in steps)
+    good = all(step(pid, fd, line, seen) for line in steps)
     end = time.time() + LIMIT
     status = None
     while status is None and time.time() < end:
