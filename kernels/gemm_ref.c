@@ -91,9 +91,11 @@ void rows_ref_x(void *xq, const float *x, int type, int d_in, bool exact)
 }
 
 void rows_ref(float *y, size_t ldy, const void *xq, size_t xq_stride, int n_x,
-              const struct kmat *w, int row0, int row1, bool exact)
+              const struct kmat *w, int row0, int row1, bool exact,
+              float *scratch)
 {
     (void)exact;
+    (void)scratch;
     for (int t = 0; t < n_x; t++)
         for (int r = row0; r < row1; r++) {
             const void *x = (const uint8_t *)xq + (size_t)t * xq_stride;

@@ -40,6 +40,13 @@ static bool has_vectors(bool wide)
         return false;
     return !wide || ((b & need7) == need7 && (os & 0xe0) == 0xe0);
 }
+
+static bool has_vnni(void)
+{
+    uint32_t a, b, c, d;
+
+    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (c & bit_AVX512VNNI);
+}
 #define HAVE_VECTOR_SETS 1
 #endif
 
@@ -61,6 +68,8 @@ const struct kernels *kernels_at(int i, bool *usable)
 #ifdef HAVE_VECTOR_SETS
     if (i >= 2)
         *usable = has_vectors(i == 3);
+    if (i == 3 && *usable && has_vnni())
+        return &kernels_avx512vnni;
 #endif
     return sets[i];
 }

@@ -228,10 +228,10 @@ static inline uint64_t attn_visible(const struct attn_job *job, int r, int i)
 
 #define GEMM_ROW_GRID 32          /* row0 of gemm is a multiple of this  */
 #define GEMM_SCRATCH  (64 * 1024) /* floats per thread, 64-byte aligned  */
-#define ROWS_MAX      4           /* tokens per call of rows             */
+#define ROWS_MAX      16          /* tokens per call of rows             */
 
 struct kernels {
-    const char *name;     /* "ref", "scalar", "avx2", "avx512"   */
+    const char *name;     /* "ref", "scalar", "avx2", "avx512" */
     const char *numerics; /* id of the order of operations; equal
                              names, equal bits                   */
 
@@ -274,7 +274,7 @@ struct kernels {
      * quantized types, f32 as it is for F32, F16, BF16 and when exact.
      * The result for a token does not depend on n_x.  xq is 64-byte aligned,
      * xq_stride is rows_x_size, a multiple of 64; its layout belongs to the
-     * set that wrote it.
+     * set that wrote it.  scratch is gemm's.
      *
      * F32, F16, BF16 and exact: dot32(w row, x, d_in).
      * Otherwise, per block b of 32: amax = max |x|;
@@ -297,7 +297,8 @@ struct kernels {
     size_t (*rows_x_size)(int type, int d_in, bool exact); /* bytes */
     void (*rows_x)(void *xq, const float *x, int type, int d_in, bool exact);
     void (*rows)(float *y, size_t ldy, const void *xq, size_t xq_stride,
-                 int n_x, const struct kmat *w, int row0, int row1, bool exact);
+                 int n_x, const struct kmat *w, int row0, int row1, bool exact,
+                 float *scratch);
 
     /*
      * y = x / sqrt(mean(x^2) + eps) * w, per row of d; y may be x:
@@ -372,7 +373,7 @@ struct kernels {
 };
 
 extern const struct kernels kernels_ref, kernels_scalar, kernels_avx2,
-    kernels_avx512;
+    kernels_avx512, kernels_avx512vnni; /* one set: with VNNI the second */
 
 /*
  * The set for this CPU, chosen once: the one that CAG_KERNELS (SET[+FAMILY])

@@ -140,8 +140,10 @@ static float dot_int(const void *xq, const struct kmat *w, const uint8_t *row)
 }
 
 void rows_scalar(float *y, size_t ldy, const void *xq, size_t xq_stride,
-                 int n_x, const struct kmat *w, int row0, int row1, bool exact)
+                 int n_x, const struct kmat *w, int row0, int row1, bool exact,
+                 float *scratch)
 {
+    (void)scratch;
     for (int r = row0; r < row1; r++)
         for (int t = 0; t < n_x; t++) {
             const void *x = (const uint8_t *)xq + (size_t)t * xq_stride;

@@ -39,7 +39,7 @@
                         bool exact);                                           \
     void rows_##set(float *y, size_t ldy, const void *xq, size_t xq_stride,    \
                     int n_x, const struct kmat *w, int row0, int row1,         \
-                    bool exact);                                               \
+                    bool exact, float *scratch);                               \
     void rmsnorm_##set(float *y, size_t ldy, const float *x, size_t ldx,       \
                        const float *w, int n_row, int d, float eps);           \
     void rope_##set(float *x, int n_head, int d_head, const float *cos,        \

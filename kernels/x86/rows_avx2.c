@@ -218,8 +218,8 @@ INLINE void dot_int(float *y, size_t ldy, const uint8_t *row,
 {
     const int per = type == KT_Q6_K ? 2 : 1;
     const size_t size = kt_block_bytes(type);
-    float fs[ROWS_MAX][2 * SPAN];
-    VF acc[ROWS_MAX][2], off[ROWS_MAX];
+    float fs[FEW][2 * SPAN];
+    VF acc[FEW][2], off[FEW];
 
 #pragma GCC unroll 4
     for (int t = 0; t < n_x; t++)
@@ -269,7 +269,7 @@ INLINE void rows_int(float *y, size_t ldy, const uint8_t *xq, size_t stride,
                      const struct kmat *w, int row0, int row1, const int type,
                      const int n_x)
 {
-    struct xrow x[ROWS_MAX];
+    struct xrow x[FEW];
 
     xrow_init(x, xq, stride, w, n_x);
     for (int r = row0; r < row1; r++)
@@ -357,7 +357,7 @@ static void rows_exact(float *y, size_t ldy, const uint8_t *xq, size_t stride,
 
     for (int r = row0; r < row1; r++) {
         const uint8_t *row = kmat_row(w, r);
-        VF acc[ROWS_MAX][4];
+        VF acc[FEW][4];
         float buf[CHUNK];
 
         for (int t = 0; t < n_x; t++)
@@ -399,8 +399,8 @@ static void rows_exact(float *y, size_t ldy, const uint8_t *xq, size_t stride,
         rows_float(y, ldy, xq, xq_stride, n_x, w, row0, row1, type); \
         break
 
-void rows_avx2(float *y, size_t ldy, const void *xq, size_t xq_stride, int n_x,
-               const struct kmat *w, int row0, int row1, bool exact)
+static void few(float *y, size_t ldy, const uint8_t *xq, size_t xq_stride,
+                int n_x, const struct kmat *w, int row0, int row1, bool exact)
 {
     if (exact && kt_quantized(w->type)) {
         rows_exact(y, ldy, xq, xq_stride, n_x, w, row0, row1);
@@ -419,4 +419,16 @@ void rows_avx2(float *y, size_t ldy, const void *xq, size_t xq_stride, int n_x,
         INT_CASE(KT_Q5_K);
         INT_CASE(KT_Q6_K);
     }
+}
+
+void rows_avx2(float *y, size_t ldy, const void *xq, size_t xq_stride, int n_x,
+               const struct kmat *w, int row0, int row1, bool exact,
+               float *scratch)
+{
+    const uint8_t *x = xq;
+
+    (void)scratch;
+    for (int t = 0; t < n_x; t += FEW)
+        few(y + (size_t)t * ldy, ldy, x + (size_t)t * xq_stride, xq_stride,
+            n_x - t < FEW ? n_x - t : FEW, w, row0, row1, exact);
 }

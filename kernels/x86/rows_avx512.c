@@ -13,9 +13,7 @@
  * at every page.  Tried: 512 bytes (no gain), 4 KB and 8 KB (less).
  */
 #include "kernels/x86/avx512.h"
-#include "kernels/x86/simd_avx512.h"
-
-#include "kernels/x86/rows_x86.h"
+#include "kernels/x86/rows_avx512.h"
 
 size_t rows_avx512_x_size(int type, int d_in, bool exact)
 {
@@ -25,97 +23,6 @@ size_t rows_avx512_x_size(int type, int d_in, bool exact)
 void rows_avx512_x(void *xq, const float *x, int type, int d_in, bool exact)
 {
     rows_avx2_x(xq, x, type, d_in, exact);
-}
-
-/* rows lie one after another, so this is the next row more often than not */
-INLINE void ahead(const uint8_t *p)
-{
-    v_prefetch(p + 2048);
-}
-
-INLINE __m128i load16(const void *p)
-{
-    return _mm_loadu_si128((const __m128i *)p);
-}
-
-INLINE __m512i load64(const void *p)
-{
-    return _mm512_loadu_si512(p);
-}
-
-INLINE __m512i and8(__m512i v, int mask)
-{
-    return _mm512_and_si512(v, _mm512_set1_epi8((char)mask));
-}
-
-/* lanes: 4 x a, 4 x b, 4 x c, 4 x d */
-INLINE __m512i quads(int a, int b, int c, int d)
-{
-    return _mm512_setr_epi32(a, a, a, a, b, b, b, b, c, c, c, c, d, d, d, d);
-}
-
-/* two blocks at p and p + size as signed bytes, 32 each */
-INLINE __m512i bytes32x2(const uint8_t *p, const int type)
-{
-    const size_t size = kt_block_bytes(type);
-    const uint8_t *n = p + size - 16;
-    uint32_t bits[2];
-    __m512i v;
-
-    if (type == KT_Q8_0)
-        return _mm512_inserti64x4(_mm512_castsi256_si512(load32(p + 2)),
-                                  load32(p + size + 2), 1);
-    v = _mm512_broadcast_i32x4(load16(n));
-    v = _mm512_mask_broadcast_i32x4(v, 0xff00, load16(n + size));
-    v = and8(_mm512_srlv_epi32(v, quads(0, 4, 0, 4)), 15);
-    if (type == KT_Q5_0 || type == KT_Q5_1) {
-        memcpy(bits, n - 4, 4);
-        memcpy(bits + 1, n + size - 4, 4);
-        v = _mm512_mask_add_epi8(v, bits[0] | (uint64_t)bits[1] << 32, v,
-                                 _mm512_set1_epi8(16));
-    }
-    return v;
-}
-
-/* blocks j and j + 1 of a super-block, j even */
-INLINE __m512i bytes_k(const uint8_t *p, int j, const int type)
-{
-    __m512i v, h;
-
-    if (type == KT_Q6_K) {
-        v = load64(p + j / 4 * 64);
-        h = _mm512_broadcast_i64x4(load32(p + 128 + j / 4 * 32));
-        if (j & 2) {
-            v = _mm512_srli_epi16(v, 4);
-            h = _mm512_srlv_epi32(h, quads(0, 0, 2, 2));
-        } else {
-            h = _mm512_sllv_epi32(h, quads(4, 4, 2, 2));
-        }
-        return _mm512_or_si512(and8(v, 15), and8(h, 48));
-    }
-    v = _mm512_broadcast_i64x4(
-        load32(p + (type == KT_Q5_K ? 48 : 16) + j / 2 * 32));
-    v = and8(_mm512_srlv_epi32(v, quads(0, 0, 4, 4)), 15);
-    if (type == KT_Q5_K) {
-        __m512i bit = quads(0x01010101, 0x01010101, 0x02020202, 0x02020202);
-
-        h = _mm512_broadcast_i64x4(load32(p + 16));
-        bit = _mm512_sll_epi32(bit, _mm_cvtsi32_si128(j));
-        v = _mm512_mask_add_epi8(v, _mm512_test_epi8_mask(h, bit), v,
-                                 _mm512_set1_epi8(16));
-    }
-    return v;
-}
-
-INLINE void split(__m512i v, __m512i *even, __m512i *odd, const int type)
-{
-    if (type == KT_Q8_0) {
-        *even = _mm512_srai_epi16(_mm512_slli_epi16(v, 8), 8);
-        *odd = _mm512_srai_epi16(v, 8);
-    } else {
-        *even = _mm512_and_si512(v, _mm512_set1_epi16(0xff));
-        *odd = _mm512_srli_epi16(v, 8);
-    }
 }
 
 /* the scales of two blocks, at fs, to the lanes they belong to */
@@ -134,25 +41,11 @@ INLINE VF spread(const float *fs, const int type)
 INLINE VF last(VF acc, const uint8_t *p, const int16_t *q, float f,
                const int type)
 {
-    __m512i even, odd, v;
+    __m512i even, odd;
     __m256i n;
     __m256 a;
 
-    if (type == KT_Q8_0) {
-        v = _mm512_castsi256_si512(load32(p + 2));
-    } else {
-        const uint8_t *nib = p + kt_block_bytes(type) - 16;
-
-        v = _mm512_broadcast_i32x4(load16(nib));
-        v = and8(_mm512_srlv_epi32(v, quads(0, 4, 0, 4)), 15);
-        if (type == KT_Q5_0 || type == KT_Q5_1) {
-            uint32_t bits;
-
-            memcpy(&bits, nib - 4, 4);
-            v = _mm512_mask_add_epi8(v, bits, v, _mm512_set1_epi8(16));
-        }
-    }
-    split(v, &even, &odd, type);
+    split(bytes32(p, type), &even, &odd, type);
     n = _mm256_add_epi32(
         _mm256_madd_epi16(_mm512_castsi512_si256(even), load32(q)),
         _mm256_madd_epi16(_mm512_castsi512_si256(odd), load32(q + 16)));
@@ -167,9 +60,9 @@ INLINE void dot_int(float *y, size_t ldy, const uint8_t *row,
     const int per = type == KT_Q6_K ? 2 : 1;
     const int per_block = kt_block_weights(type) / 32;
     const size_t size = kt_block_bytes(type);
-    float fs[ROWS_MAX][2 * SPAN];
-    __m256 off[ROWS_MAX], a;
-    VF acc[ROWS_MAX];
+    float fs[FEW][2 * SPAN];
+    __m256 off[FEW], a;
+    VF acc[FEW];
 
 #pragma GCC unroll 4
     for (int t = 0; t < n_x; t++) {
@@ -221,7 +114,7 @@ INLINE void rows_int(float *y, size_t ldy, const uint8_t *xq, size_t stride,
                      const struct kmat *w, int row0, int row1, const int type,
                      const int n_x)
 {
-    struct xrow x[ROWS_MAX];
+    struct xrow x[FEW];
 
     xrow_init(x, xq, stride, w, n_x);
     for (int r = row0; r < row1; r++)
@@ -244,7 +137,7 @@ INLINE void dot_float(float *y, size_t ldy, const uint8_t *row, const float *x,
                       size_t ldx, int n, const int type, const int n_x)
 {
     const size_t size = kt_block_bytes(type);
-    VF acc[ROWS_MAX][2];
+    VF acc[FEW][2];
     int i = 0;
 
 #pragma GCC unroll 4
@@ -303,13 +196,9 @@ INLINE void rows_float(float *y, size_t ldy, const uint8_t *xq, size_t stride,
             rows(y, ldy, xq, xq_stride, w, row0, row1, type, 4); \
         break
 
-void rows_avx512(float *y, size_t ldy, const void *xq, size_t xq_stride,
-                 int n_x, const struct kmat *w, int row0, int row1, bool exact)
+static void few(float *y, size_t ldy, const uint8_t *xq, size_t xq_stride,
+                int n_x, const struct kmat *w, int row0, int row1)
 {
-    if (exact && kt_quantized(w->type)) {
-        rows_avx2(y, ldy, xq, xq_stride, n_x, w, row0, row1, exact);
-        return;
-    }
     switch (w->type) {
         CASE(rows_float, KT_F32);
         CASE(rows_float, KT_F16);
@@ -323,4 +212,19 @@ void rows_avx512(float *y, size_t ldy, const void *xq, size_t xq_stride,
         CASE(rows_int, KT_Q5_K);
         CASE(rows_int, KT_Q6_K);
     }
+}
+
+void rows_avx512(float *y, size_t ldy, const void *xq, size_t xq_stride,
+                 int n_x, const struct kmat *w, int row0, int row1, bool exact,
+                 float *scratch)
+{
+    const uint8_t *x = xq;
+
+    if (exact && kt_quantized(w->type)) {
+        rows_avx2(y, ldy, xq, xq_stride, n_x, w, row0, row1, exact, scratch);
+        return;
+    }
+    for (int t = 0; t < n_x; t += FEW)
+        few(y + (size_t)t * ldy, ldy, x + (size_t)t * xq_stride, xq_stride,
+            n_x - t < FEW ? n_x - t : FEW, w, row0, row1);
 }

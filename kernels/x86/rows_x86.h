@@ -19,7 +19,10 @@
 #include "kernels/quant.h"
 #include "kernels/set.h"
 
-enum { SPAN = 64 }; /* blocks whose scales are prepared together */
+enum {
+    SPAN = 64, /* blocks whose scales are prepared together */
+    FEW = 4    /* tokens that share a weight row in registers */
+};
 
 INLINE bool is_float(int type, bool exact)
 {
@@ -102,6 +105,20 @@ INLINE void scales_6k(const uint8_t *p, int h, __m256 *f, __m256 *o)
     *o = _mm256_mul_ps(*f, _mm256_set1_ps(-32.0f));
 }
 
+/* f and o of eight scales from the i-th after block b on, n of which a row
+ * may still have */
+INLINE void scales(const uint8_t *row, int b, int i, int n, const int type,
+                   __m256 *f, __m256 *o)
+{
+    if (type == KT_Q6_K)
+        scales_6k(row + (size_t)(b / 8) * 210, i % 16, f, o);
+    else if (kt_block_weights(type) == 256)
+        scales_k(row + (size_t)(b / 8) * kt_block_bytes(type), f, o);
+    else
+        scales32(row + (size_t)b * kt_block_bytes(type), n < 8 ? n : 8, type, f,
+                 o);
+}
+
 struct xrow {
     const float *s, *sum;
     const int16_t *q;
@@ -120,13 +137,7 @@ INLINE void prepare(float fs[][2 * SPAN], __m256 *off, const uint8_t *row,
         int b = b0 + i / per;
         __m256 f, o;
 
-        if (type == KT_Q6_K)
-            scales_6k(row + (size_t)(b / 8) * 210, i % 16, &f, &o);
-        else if (kt_block_weights(type) == 256)
-            scales_k(row + (size_t)(b / 8) * kt_block_bytes(type), &f, &o);
-        else
-            scales32(row + (size_t)b * kt_block_bytes(type),
-                     n - i < 8 ? n - i : 8, type, &f, &o);
+        scales(row, b, i, n - i, type, &f, &o);
         for (int t = 0; t < n_x; t++) {
             __m256 s;
 

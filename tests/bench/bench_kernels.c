@@ -155,12 +155,14 @@ static void bench_rows(const struct kernels *k, int type, const char *name,
     uint8_t *xq = alloc(size * (size_t)n_x);
     float *x = floats((size_t)d_in);
     float *y = floats((size_t)n_x * (size_t)n_out);
+    float *scratch = floats(GEMM_SCRATCH);
     double s, sx;
 
     BEST(sx, k->rows_x(xq, x, type, d_in, false));
     for (int t = 1; t < n_x; t++)
         k->rows_x(xq + (size_t)t * size, x, type, d_in, false);
-    BEST(s, k->rows(y, (size_t)n_out, xq, size, n_x, &w, 0, n_out, false));
+    BEST(s, k->rows(y, (size_t)n_out, xq, size, n_x, &w, 0, n_out, false,
+                    scratch));
     printf("rows,%s,n_x %d,K %d,%.0f MB,%.1f GB/s,%.1f GMAC/s,x %.2f us\n",
            name, n_x, d_in, mb, row * n_out / s * 1e-9,
            (double)n_x * d_in * n_out / s * 1e-9, sx * 1e6);
@@ -168,6 +170,7 @@ static void bench_rows(const struct kernels *k, int type, const char *name,
     free(xq);
     free(x);
     free(y);
+    free(scratch);
 }
 
 /* the same position everywhere: all keys are visible to all rows */
@@ -326,7 +329,7 @@ static void bench_fast(const struct kernels *k)
 static void bench_all_rows(const struct kernels *k)
 {
     for (int i = 0; i < N_TYPE; i++)
-        for (int n_x = 1; n_x <= 4; n_x += 3) {
+        for (int n_x = 1; n_x <= ROWS_MAX; n_x *= 4) {
             bench_rows(k, types[i].type, types[i].name, n_x, 1536, 1);
             bench_rows(k, types[i].type, types[i].name, n_x, 1536, 100);
         }

@@ -42,14 +42,17 @@ static void run_rows(const struct kernels *k, float *y, const float *x,
 {
     size_t size = k->rows_x_size(w->type, w->d_in, exact);
     uint8_t *xq = kt_alloc(size * (size_t)n_x);
+    float *scratch = kt_alloc(GEMM_SCRATCH * sizeof *scratch);
 
     assert_int_equal(size % 64, 0);
     for (int t = 0; t < n_x; t++)
         k->rows_x(xq + (size_t)t * size, x + (size_t)t * ldx, w->type, w->d_in,
                   exact);
-    k->rows(y, (size_t)w->n_out, xq, size, n_x, w, border, w->n_out, exact);
-    k->rows(y, (size_t)w->n_out, xq, size, n_x, w, 0, border, exact);
+    k->rows(y, (size_t)w->n_out, xq, size, n_x, w, border, w->n_out, exact,
+            scratch);
+    k->rows(y, (size_t)w->n_out, xq, size, n_x, w, 0, border, exact, scratch);
     free(xq);
+    free(scratch);
 }
 
 /*
@@ -290,6 +293,8 @@ static void test_rows(void **state)
         for (int a = 0; a < 12; a++)
             rows_case(kt_types[i], dims[a], a % 2 ? 7 : 12, false, false, &top);
         rows_case(kt_types[i], 576, 32, false, true, &top);
+        /* more inputs and rows than any kernel takes at once */
+        rows_case(kt_types[i], 2080, 131, false, false, &top);
         rows_case(kt_types[i], 544, 9, true, false, &top_exact);
         rows_case(kt_types[i], 65, 3, true, false, &top_exact);
         printf("# rows %s: worst error %.2g, exact %.2g of the tolerance\n",
@@ -297,7 +302,8 @@ static void test_rows(void **state)
     }
 }
 
-/* Unusual activations: all sets must treat them alike. */
+/* Unusual activations: all sets must treat them alike, and the tokens beside
+ * them as if they were not there. */
 static void test_rows_extremes(void **state)
 {
     static const float odd[] = { INFINITY, -INFINITY, NAN,    1e38f, -3e38f,
@@ -308,22 +314,27 @@ static void test_rows_extremes(void **state)
 
     (void)state;
     for (int i = 0; i < KT_N_TYPE; i++) {
-        float x[256], want[4], got[4];
+        enum { N = 4 * ROWS_MAX };
+        float x[256 * ROWS_MAX], want[N], got[N];
         struct kmat w;
 
         kt_mat(&w, kt_types[i], 4, 256, &seed);
         for (int a = 0; a < 9; a++) {
-            kt_fill(x, 256, &seed);
+            kt_fill(x, 256 * ROWS_MAX, &seed);
             for (int j = 64; j < 96; j++)
                 x[j] = a < 5 ? x[j] : 0.0f;
             x[70] = odd[a];
-            run_rows(&kernels_scalar, want, x, 256, 1, &w, false, 0);
+            run_rows(&kernels_scalar, want, x, 256, ROWS_MAX, &w, false, 0);
             if (a < 3)
                 assert_false(isfinite(want[0]));
-            for (int j = 0; j < n_set; j++) {
-                run_rows(set[j], got, x, 256, 1, &w, false, 0);
-                kt_same(got, want, 4, kt_name(kt_types[i]), set[j]->name);
-            }
+            for (int j = 4; j < N; j++)
+                assert_true(isfinite(want[j]));
+            for (int j = 0; j < n_set; j++)
+                for (int n = 1; n <= ROWS_MAX; n += ROWS_MAX - 1) {
+                    run_rows(set[j], got, x, 256, n, &w, false, 0);
+                    kt_same(got, want, (size_t)(4 * n), kt_name(kt_types[i]),
+                            set[j]->name);
+                }
         }
         kt_mat_free(&w);
     }

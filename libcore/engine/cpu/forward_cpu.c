@@ -355,7 +355,8 @@ static void head_range(void *ctx, int thread, int64_t begin, int64_t end)
         for (int t = 0; t < n; t += ROWS_MAX) {
             int g = n - t < ROWS_MAX ? n - t : ROWS_MAX;
             c->k->rows(slice, HEAD_SLICE, m->xq + (size_t)t * m->xq_stride,
-                       m->xq_stride, g, &w, 0, rows, c->exact);
+                       m->xq_stride, g, &w, 0, rows, c->exact,
+                       c->thread[thread].gemm);
             for (int i = 0; i < g; i++) {
                 while (!p->row[r].logits)
                     r++;

@@ -162,7 +162,7 @@ static void multiply(const struct product *pr, const struct out_mat *m,
         for (int t = t0; t < t1; t += ROWS_MAX, y += ROWS_MAX * m->ld)
             c->k->rows(y, m->ld, m->xq + (size_t)t * m->xq_stride, m->xq_stride,
                        t1 - t < ROWS_MAX ? t1 - t : ROWS_MAX, &m->w, row0, row1,
-                       c->exact);
+                       c->exact, c->thread[thread].gemm);
     } else if (f) {
         f->gemm(y, m->ld, packed_of(c, f) + f->gemm_pack_size(t0, pr->d_in),
                 t1 - t0, &m->w, row0, row1, c->thread[thread].gemm);
