@@ -26,6 +26,7 @@
 #include "util/mem.h"
 
 #define MAX_LISTENER 16
+#define MAX_AHEAD    65536 /* bytes of later requests that are kept */
 #define MAX_SIGNAL   8
 #define DIGITS       "0123456789"
 
@@ -214,6 +215,21 @@ static void on_gone(struct evhttp_connection *c, void *ctx)
     r->on_close = NULL;
 }
 
+/* evhttp stops to read once it has a request, and notices only by writing that
+ * the client has left.  What comes is kept for evhttp, which must not see it
+ * before it has answered. */
+static void read_on(struct bufferevent *b)
+{
+    bufferevent_data_cb written;
+    bufferevent_event_cb event;
+    void *ctx;
+
+    bufferevent_getcb(b, NULL, &written, &event, &ctx);
+    bufferevent_setcb(b, NULL, written, event, ctx);
+    bufferevent_setwatermark(b, EV_READ, 0, MAX_AHEAD);
+    bufferevent_enable(b, EV_READ);
+}
+
 static void on_request(struct evhttp_request *req, void *ctx)
 {
     struct http *h = ctx;
@@ -232,6 +248,7 @@ static void on_request(struct evhttp_request *req, void *ctx)
     evhttp_connection_set_closecb(c, on_gone, r);
     /* a client that waits for its answer is not idle */
     bufferevent_set_timeouts(evhttp_connection_get_bufferevent(c), NULL, &idle);
+    read_on(evhttp_connection_get_bufferevent(c));
     fault = find_fault(r);
     if (!fault && !take_path(r))
         fault = "the URL is not a path of at most 1023 bytes";
@@ -266,11 +283,12 @@ static void end(struct http_request *r)
 static void let_go(struct http_request *r)
 {
     struct evhttp_connection *c = evhttp_request_get_connection(r->req);
+    struct bufferevent *b = evhttp_connection_get_bufferevent(c);
     const struct timeval idle = { r->http->limit.idle_s, 0 };
 
     evhttp_connection_set_closecb(c, NULL, NULL);
-    bufferevent_set_timeouts(evhttp_connection_get_bufferevent(c), &idle,
-                             &idle);
+    bufferevent_set_timeouts(b, &idle, &idle);
+    bufferevent_setwatermark(b, EV_READ, 0, 0);
 }
 
 const char *http_method(const struct http_request *r)

@@ -142,7 +142,10 @@ cag_status cag_crew_join(cag_crew *c, const cag_chat *earlier,
 
 cag_status cag_crew_step(cag_crew *c, cag_error *err)
 {
-    return crew_step(&c->crew, err);
+    cag_status st = crew_step(&c->crew, err);
+
+    /* what it gave out was made of the files: were they the same all along? */
+    return st ? st : kb_check_files(c->crew.kb, err);
 }
 
 bool cag_member_done(const cag_member *m)

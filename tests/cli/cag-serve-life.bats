@@ -93,6 +93,53 @@ END
     chat 200 qwen "How long?" '"max_tokens":3'
 }
 
+@test "a client that leaves is noticed though nothing is sent to it" {
+    serve -j 1 qwen.kvc
+    # each wants a whole answer: one that is being made, and those that wait for
+    # it; a second request may follow on the connection, which is not read yet
+    python3 - "$base" "$(dirname "$http")" <<'END'
+import json, sys
+sys.path.insert(0, sys.argv[2])
+import http_ask
+body = json.dumps({"model": "qwen", "max_tokens": 7900,
+                   "messages": [{"role": "user", "content": "How long?"}]})
+asked = [http_ask.connect(sys.argv[1]) for _ in range(6)]
+for c in asked:
+    c.request("POST", "/v1/chat/completions", body)
+asked[3].sock.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+r = http_ask.request(sys.argv[1], "GET", "/metrics")
+while b"cag_questions_running 1\n" not in r.read():
+    r = http_ask.request(sys.argv[1], "GET", "/metrics")
+for c in reversed(asked):
+    c.close()
+END
+    becomes 6 answers_cancelled_total
+    [ "$(figure answers_total)" = 0 ]
+    becomes 0 questions_running
+    becomes 0 questions_waiting
+    chat 200 qwen "How long?" '"max_tokens":3'
+}
+
+@test "requests that follow each other on a connection are answered in turn" {
+    serve -j 1 qwen.kvc
+    python3 - "$base" <<'END'
+import json, socket, sys
+host, port = sys.argv[1].split("//")[1].split(":")
+body = json.dumps({"model": "qwen", "max_tokens": 5, "messages": [{"role": "user", "content": "How long?"}]})
+ask = "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
+s = socket.create_connection((host, int(port)))
+s.sendall((ask + "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n" + ask).encode())
+s.settimeout(60)
+got = b""
+while got.count(b"HTTP/1.1 200") < 3 or got.count(b'"choices"') < 2:
+    data = s.recv(65536)
+    assert data, got
+    got += data
+assert got.index(b'"choices"') < got.index(b'"status"') < got.rindex(b'"choices"'), got
+END
+    [ "$(figure answers_total)" = 2 ]
+}
+
 @test "clients that leave cost no memory" {
     # no session is kept: one is 24 MB, and whether one is depends on when the client left
     serve --sessions 0 qwen.kvc
