@@ -156,6 +156,9 @@ static void print_arm(const cag_eval_report *r, int arm)
               "one\n",
               f->n_right, f->n_answerable, f->n_refused_right,
               f->n_unanswerable, f->n_refused_wrong);
+    if (r->arm[CAG_EVAL_CACHE] && arm != CAG_EVAL_CACHE)
+        printf("  beside cache    %d more right, %d no longer\n", f->n_gained,
+               f->n_lost);
     if (f->n_gold)
         ui_printf(stdout, EVAL_INDENT,
                   "  gold lines      first piece of evidence: in %d of %d "
@@ -248,6 +251,8 @@ static void json_arm(struct ui_json *j, const cag_eval_figures *f)
     } number[] = { { "answerable", f->n_answerable },
                    { "unanswerable", f->n_unanswerable },
                    { "right", f->n_right },
+                   { "gained", f->n_gained },
+                   { "lost", f->n_lost },
                    { "refused_right", f->n_refused_right },
                    { "refused_wrong", f->n_refused_wrong },
                    { "gold", f->n_gold },

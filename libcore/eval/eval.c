@@ -46,6 +46,7 @@ struct run {
     const cag_eval_opts *o;
     cag_ask_params params; /* with evidence, nothing withheld */
     cag_eval_report *r;
+    bool *cached; /* [n] right from the cache; NULL: not asked of it */
     int n_done, n_all;
 };
 
@@ -253,6 +254,16 @@ static cag_status judge(const struct run *x, int arm, const cag_gold *g,
     return x->o->row ? put_row(x, arm, g, a, right, first, three, err) : CAG_OK;
 }
 
+/* Equal totals can hide that other questions are right now. */
+static void pair(const struct run *x, cag_eval_figures *f,
+                 const struct judged *j)
+{
+    for (int i = 0; x->cached && i < j->n; i++) {
+        f->n_gained += j->right[i] && !x->cached[i];
+        f->n_lost += !j->right[i] && x->cached[i];
+    }
+}
+
 static cag_status run_arm(struct run *x, int arm, cag_error *err)
 {
     size_t n = (size_t)x->gold->n;
@@ -275,9 +286,14 @@ static cag_status run_arm(struct run *x, int arm, cag_error *err)
             st = cag_fail(err, CAG_E_CANCELLED, NULL, -1, "cancelled");
     }
     if (!st)
+        pair(x, &x->r->figures[arm], &j);
+    if (!st)
         x->r->figures[arm].auroc = score_auroc(j.score, j.right, j.n);
     mem_free(j.score);
-    mem_free(j.right);
+    if (!st && arm == CAG_EVAL_CACHE)
+        x->cached = j.right;
+    else
+        mem_free(j.right);
     return st;
 }
 
@@ -311,7 +327,7 @@ cag_status cag_eval_run(cag_kb *kb, const cag_gold_set *gold,
                         const cag_eval_opts *o, cag_eval_report *r,
                         cag_error *err)
 {
-    struct run x = { kb, gold, o, o->params, r, 0, 0 };
+    struct run x = { kb, gold, o, o->params, r, NULL, 0, 0 };
     cag_status st = CAG_OK;
 
     memset(r, 0, sizeof *r);
@@ -325,6 +341,7 @@ cag_status cag_eval_run(cag_kb *kb, const cag_gold_set *gold,
         if (o->arm[i])
             st = run_arm(&x, i, err);
     }
+    mem_free(x.cached);
     return st || !gold->n ? st : time_reading(&x, err);
 }
 

@@ -33,9 +33,26 @@ setup() { cd "$work"; }
     cag-ask -q -n 5 --json qwen.kvc "Who leads?" 2>/dev/null | jq -c .answer | cmp - judged
     expect 0 cag-bench eval -n 5 --arms cache --questions - qwen.kvc <gold.jsonl
     grep -q '^  right           1 of 2 that have an answer$' "$out"
+    not grep -q 'beside cache' "$out"
     grep -q '^  gold lines      first piece of evidence: in 1 of 1 right answers, 2 of 2 in all$' "$out"
     head -n 1 "$out" | grep -q "^3 questions: with 'cache' 1 of the 2 that have an answer were answered right; of the 1 that have none 'cache' refused 0\.$"
     not grep -q '^bm25' "$out"
+}
+
+@test "each arm beside the cache, question by question" {
+    # what the model says with nothing to read is right for another question
+    expect 0 cag-bench eval -n 5 --arms none --rows rows --questions gold.jsonl qwen.kvc
+    blind=$(jq -c 'select(.id == "b").answer' rows)
+    jq -c --argjson a "$blind" 'if .id == "b" then .answers = [$a] else . end' gold.jsonl >pair.jsonl
+    expect 0 cag-bench eval -n 5 --arms cache,none,focus-reread --json --rows rows --questions pair.jsonl qwen.kvc
+    for arm in none focus-reread; do
+        want=$(jq -sc --arg arm $arm 'map(select(.right)) | (map(select(.arm == "cache").id)) as $c |
+            (map(select(.arm == $arm).id)) as $o | {gained: ($o - $c | length), lost: ($c - $o | length)}' rows)
+        [ "$(jq -c --arg arm $arm '.arms[$arm] | {gained, lost}' "$out")" = "$want" ]
+    done
+    jq -e '.arms.none.gained == 1 and .arms.cache.gained == 0 and .arms.cache.lost == 0' "$out"
+    expect 0 cag-bench eval -n 5 --arms cache,none --questions pair.jsonl qwen.kvc
+    grep -q '^  beside cache    1 more right, [01] no longer$' "$out"
 }
 
 @test "passages keep the budget, and all of the text is the whole prompt" {
@@ -110,6 +127,11 @@ setup() { cd "$work"; }
     diff -r set again
     python3 "$tool" --words 600 --seed 8 other
     not diff -rq set other
+    # the same text and gold lines, asked in other words
+    python3 "$tool" --words 600 --seed 7 --reworded words
+    diff -r --exclude gold.jsonl set words
+    jq -se 'map(select(.answerable)) | length > 5 and all(.reworded)' words/gold.jsonl
+    cmp <(jq -c '[.id, .answers, .lines]' set/gold.jsonl) <(jq -c '[.id, .answers, .lines]' words/gold.jsonl)
     jq -se 'any(.answerable | not) and any(.reworded == true)' set/gold.jsonl
     jq -r 'select(.answerable) | [.source, .lines[0], .answers[0]] | @tsv' set/gold.jsonl |
         while IFS=$'\t' read -r source line answer; do

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Make a set for cag-bench eval out of a seed: no one else's text.
 
-    make_eval_set.py [--words N] [--seed S] DIR
+    make_eval_set.py [--words N] [--seed S] [--reworded] DIR
 
 Writes DIR/handbook.md, DIR/sites.md, DIR/equipment.md (about N words together,
 default 2600: some 4,000 tokens) and DIR/gold.jsonl: questions with answers and gold
 lines, some about things that the text does not hold, some
-reworded by templates so that few words are the text's.  The same
-arguments give the same bytes.
+reworded by templates so that few words are the text's; with --reworded all
+that have an answer are, about the same text.  The same arguments give the same
+bytes.
 """
 import argparse
 import json
@@ -100,7 +101,7 @@ class Document:
         return len(self.lines)
 
 
-def section(rng, doc, kind, name, facts, gold):
+def section(rng, doc, kind, name, facts, gold, all_reworded):
     doc.add(f"## {name}")
     doc.add("")
     for sentence, question, reworded, answer in facts:
@@ -108,7 +109,7 @@ def section(rng, doc, kind, name, facts, gold):
         row = {"question": question, "answers": [answer], "answerable": True,
                "lines": [line, line], "source": doc.name}
         pick = rng.random()
-        if pick < 0.1:
+        if pick < (0.4 if all_reworded else 0.1):
             gold.append(dict(row, question=reworded, reworded=True))
         elif pick < 0.4:
             gold.append(row)
@@ -119,7 +120,7 @@ def section(rng, doc, kind, name, facts, gold):
         gold.append({"question": rng.choice(missing(kind, name)), "answers": [], "answerable": False})
 
 
-def make(words, seed):
+def make(words, seed, all_reworded):
     rng = random.Random(seed)
     docs = [Document("equipment.md", "Equipment"), Document("handbook.md", "Handbook"),
             Document("sites.md", "Sites")]
@@ -128,7 +129,7 @@ def make(words, seed):
         kind = rng.choice(["site", "gear"])
         name, facts = (site_facts if kind == "site" else gear_facts)(rng, used)
         doc = docs[1] if rng.random() < 0.3 else docs[2 if kind == "site" else 0]
-        section(rng, doc, kind, name, facts, gold)
+        section(rng, doc, kind, name, facts, gold, all_reworded)
     for i, row in enumerate(gold, 1):
         row["id"] = f"g{i:03}"
     return docs, gold
@@ -138,9 +139,10 @@ def main():
     p = argparse.ArgumentParser()
     p.add_argument("--words", type=int, default=2600)
     p.add_argument("--seed", type=int, default=1)
+    p.add_argument("--reworded", action="store_true")
     p.add_argument("dir")
     a = p.parse_args()
-    docs, gold = make(a.words, a.seed)
+    docs, gold = make(a.words, a.seed, a.reworded)
     os.makedirs(a.dir, exist_ok=True)
     for d in docs:
         with open(os.path.join(a.dir, d.name), "w", encoding="utf-8") as f:

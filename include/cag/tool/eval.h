@@ -66,6 +66,8 @@ double cag_eval_threshold(int step);
 typedef struct cag_eval_figures {
     int n_answerable, n_unanswerable;
     int n_right;
+    int n_gained, n_lost; /* questions right in this arm and not in
+                             CAG_EVAL_CACHE, and the other way round */
     int n_refused_right;  /* unanswerable and refused      */
     int n_refused_wrong;  /* answerable, and refused       */
     int n_gold;           /* answerable ones with lines    */
