@@ -13,11 +13,12 @@
  * blocks, which stay in L1, two rows at a time; their sums are kept in
  * between.  So are those of ROWS rows where there is more than one SPAN.
  *
- * Bound by the ports that multiply: 26 of 42 products a cycle on a Zen 5,
+ * Bound by the ports that multiply: 25 of 42 products a cycle on a Zen 5,
  * where rows_avx512.c does 14 to 17; a fifth goes into unpacking, turning and
  * offsets.  Tried there: three rows at a time (spills: 0.7 of the speed),
  * pairs broadcast by vpdpwssd itself (no gain), all blocks at once (0.86 for
- * 1,536 inputs).
+ * 1,536 inputs), not fetching the next rows (0.82 for Q4_1 from memory, 1.04
+ * for Q8_0).
  */
 #include "kernels/x86/avx512vnni.h"
 #include "kernels/x86/rows_avx512.h"
@@ -272,6 +273,20 @@ static void fold(float *y, size_t ldy, const struct sums *s, int n_x, int type)
         y[(size_t)t * ldy] = out[t];
 }
 
+/* Blocks [b0, b0 + n) of two rows, which come next. */
+static void fetch_rows(const struct kmat *w, int r, int b0, int n)
+{
+    const size_t size = kt_block_bytes(w->type);
+    const size_t per = (size_t)kt_block_weights(w->type) / 32;
+
+    for (int end = r + 2; r < end && r < w->n_out; r++) {
+        const uint8_t *p = kmat_row(w, r) + (size_t)b0 * size / per;
+
+        for (size_t at = 0; at < (size_t)n * size / per + 63; at += 64)
+            v_prefetch(p + at);
+    }
+}
+
 /* n_row rows from r0 on, n blocks from b0 on, which are in->x's i-th on */
 static void rows_chunk(struct sums *to, const struct inputs *in,
                        const struct kmat *w, int r0, int n_row, int b0, int i,
@@ -280,6 +295,7 @@ static void rows_chunk(struct sums *to, const struct inputs *in,
     struct weights of[2];
 
     for (int r = 0; r < n_row; r += 2) {
+        fetch_rows(w, r0 + r + 2, b0 + i, n);
         load_row(&of[0], w, r0 + r, b0 + i, n);
         if (r + 1 < n_row) {
             load_row(&of[1], w, r0 + r + 1, b0 + i, n);
