@@ -27,12 +27,12 @@ static struct {
         *shard;
     struct engine_cli engine;
     struct opt_list stop;
-    int stale, verify, format, parallel, top_k, evidence_format, require, focus;
+    int usage, stale, verify, format, parallel, top_k, evidence_format, require,
+        focus;
     int64_t n_predict, seed, n_ctx, max_errors, max_memory;
     double temperature, top_p, min_p;
     bool interactive, chat, resume, unordered, fail_fast, dry_run, think,
-        no_cache, no_lookup, usage, no_stream, json, extract, no_history,
-        evidence;
+        no_cache, no_lookup, no_stream, json, extract, no_history, evidence;
 } o = { .top_p = 1.0, .engine.precision = CAG_PRECISION_AUTO };
 
 static const opt_spec specs[] = {
@@ -49,7 +49,8 @@ static const opt_spec specs[] = {
             "one question a line, or JSONL; '-' is stdin"),
     OPT_STR('o', "output", &o.output, "FILE", NULL,
             "rows of a batch to FILE (%i: number of the shard)"),
-    OPT_FLAG('u', "usage", &o.usage, "tokens, times and memory, on stderr"),
+    OPT_COUNT('u', "usage", &o.usage,
+              "tokens, times and memory, on stderr; twice: where time went"),
     OPT_FLAG(0, "json", &o.json, "the answer as one JSON object"),
     OPT_FLAG(0, "evidence", &o.evidence,
              "the lines of the sources an answer stands on"),

@@ -11,7 +11,8 @@
 struct ask_opts {
     cag_kb_opts kb;
     cag_ask_params params;
-    bool json, no_stream, usage, extract, chat, no_history;
+    int usage; /* 1: the line of figures; 2: and the times' parts */
+    bool json, no_stream, extract, chat, no_history;
     const char *from;    /* a conversation to go on with */
     bool evidence, grep; /* print it after an answer; as lines of grep */
     const char *log;
@@ -63,6 +64,8 @@ int ask_withheld(const cag_answer *a, cag_support asked);
 int ask_log(const char *path, const cag_kb *kb, const char *row, size_t n);
 /* The line of -u. */
 void ask_print_usage(const cag_kb *kb, const cag_answer *a);
+/* The second one of -u -u. */
+void ask_print_times(const cag_kb *kb, const cag_answer *a);
 /* The first fenced code block of text, or false. */
 bool ask_fenced(const char *text, const char **block, size_t *n);
 

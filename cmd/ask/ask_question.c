@@ -119,6 +119,26 @@ void ask_print_usage(const cag_kb *kb, const cag_answer *a)
     ui_wrap_end(&w);
 }
 
+void ask_print_times(const cag_kb *kb, const cag_answer *a)
+{
+    const cag_kb_times t = cag_kb_get_times(kb);
+    double named = t.cache + t.sources + t.tokenizer + t.model + t.engine;
+    struct ui_wrap w;
+
+    ui_wrap_lines(&w, stderr, 2);
+    ui_wrap_printf(&w,
+                   "%s: milliseconds: cache %.1f, sources %.1f, tokenizer "
+                   "%.1f, model %.1f, engine %.1f, rest of loading %.1f, "
+                   "reading the question %.1f (checking and expanding the "
+                   "cache, so far %.1f), first token %.1f, other tokens %.1f\n",
+                   ui.tool, 1e3 * t.cache, 1e3 * t.sources, 1e3 * t.tokenizer,
+                   1e3 * t.model, 1e3 * t.engine,
+                   1e3 * (cag_kb_load_s(kb) - named), 1e3 * a->prefill_s,
+                   1e3 * t.expand, 1e3 * (a->first_s - a->prefill_s),
+                   1e3 * a->decode_s);
+    ui_wrap_end(&w);
+}
+
 /* That an answer is not whole is worth a line also to who wants none. */
 static void warn_cut(const cag_kb *kb, const cag_answer *a)
 {
@@ -184,6 +204,8 @@ static int print_answer(const struct ask_opts *o, cag_kb *kb,
         status = ask_withheld(a, o->params.require);
     if (o->usage)
         ask_print_usage(kb, a);
+    if (o->usage > 1)
+        ask_print_times(kb, a);
     return status;
 }
 

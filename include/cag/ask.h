@@ -95,6 +95,17 @@ CAG_API const char *cag_kb_evidence_by(const cag_kb *kb);
 CAG_API int64_t cag_kb_n_ctx(const cag_kb *kb); /* tokens, prefix included */
 CAG_API int cag_kb_sources_unseen(const cag_kb *kb);
 CAG_API double cag_kb_load_s(const cag_kb *kb); /* seconds of cag_kb_open  */
+/* The parts of those seconds, in this order; and of the questions' so far the
+ * part in which the cache was checked and expanded. */
+typedef struct cag_kb_times {
+    double cache;     /* its header and small sections; all, if asked     */
+    double sources;   /* do they still fit                                */
+    double tokenizer; /* and what follows the prefix                      */
+    double model;     /* found, recognized, mapped                        */
+    double engine;    /* threads, device, scratch memory                  */
+    double expand;
+} cag_kb_times;
+CAG_API cag_kb_times cag_kb_get_times(const cag_kb *kb);
 /* Bytes of K and V of the prefix: held privately; mapped and shared. */
 CAG_API uint64_t cag_kb_private_bytes(const cag_kb *kb);
 CAG_API uint64_t cag_kb_mapped_bytes(const cag_kb *kb);

@@ -106,6 +106,8 @@ CAG_API cag_status cag_prefix_new(cag_engine *e, const cag_kvc *k,
 CAG_API void cag_prefix_free(cag_prefix *p);
 /* Private bytes it holds (0 for codecs computed in place). */
 CAG_API uint64_t cag_prefix_private_bytes(const cag_prefix *p);
+/* Seconds within passes so far that went into checking and expanding it. */
+CAG_API double cag_prefix_seconds(const cag_prefix *p);
 /* Load all layers now instead of when needed. */
 CAG_API cag_status cag_prefix_load(cag_prefix *p, cag_error *err);
 

@@ -195,11 +195,20 @@ cag_status kb_check_files(const cag_kb *kb, cag_error *err)
     return CAG_OK;
 }
 
+/* Seconds since *at, which becomes now. */
+static double lap(double *at)
+{
+    double was = *at;
+
+    *at = clock_s();
+    return *at - was;
+}
+
 cag_status cag_kb_open(const char *path, const cag_kb_opts *given, cag_kb **out,
                        cag_error *err)
 {
     cag_kb_opts own, *o = &own;
-    double start = clock_s();
+    double start = clock_s(), at = start;
     const cag_kvc_info *info;
     cag_kb *kb;
     cag_status st;
@@ -237,18 +246,23 @@ cag_status cag_kb_open(const char *path, const cag_kb_opts *given, cag_kb **out,
     if (!st && o->verify_full)
         st = cag_kvc_verify(kb->kvc, o->engine.n_thread, o->hooks.progress,
                             o->hooks.ctx, err);
+    kb->times.cache = lap(&at);
     if (!st)
         st = check_fresh(kb, o, err);
+    kb->times.sources = lap(&at);
     if (!st)
         st = kvc_tokenizer(kb->kvc, &kb->tok, err);
     if (!st)
         st = prompt_tail_from_json(kvc_prmt(kb->kvc), path, &kb->tail, err);
+    kb->times.tokenizer = lap(&at);
     if (!st && !o->no_weights)
         st = open_model(kb, o, err);
+    kb->times.model = lap(&at);
     if (!st && !o->no_weights)
         st = open_engine(kb, o, err);
     if (!st && !o->no_weights)
         st = kb_set_heads(kb, err);
+    kb->times.engine = lap(&at);
     if (!st)
         kb->tail.room = kb->n_ctx - (int64_t)kb->n_ids;
     if (!st)
@@ -332,6 +346,14 @@ int cag_kb_sources_unseen(const cag_kb *kb)
 double cag_kb_load_s(const cag_kb *kb)
 {
     return kb->load_s;
+}
+
+cag_kb_times cag_kb_get_times(const cag_kb *kb)
+{
+    cag_kb_times t = kb->times;
+
+    t.expand = kb->prefix ? cag_prefix_seconds(kb->prefix) : 0;
+    return t;
 }
 
 bool cag_kb_knows_thinking(const cag_kb *kb)

@@ -33,6 +33,7 @@ struct cag_kb {
     int n_unseen;
     struct evidence_base *evidence; /* from the first check on, or NULL */
     double load_s;
+    cag_kb_times times;   /* expand is the prefix's */
     struct kb_file *file; /* [n_file] */
     int n_file;
     int n_head;      /* copy heads that are measured; 0: none */

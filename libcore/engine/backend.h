@@ -108,6 +108,9 @@ struct backend_ops {
                              struct backend_prefix **out, cag_error *err);
     void (*prefix_free)(struct backend_prefix *p);
     uint64_t (*prefix_private_bytes)(const struct backend_prefix *p);
+    /* Seconds that checking and expanding it took within passes; NULL where
+     * nothing of that is done there. */
+    double (*prefix_seconds)(const struct backend_prefix *p);
     cag_status (*prefix_load)(struct backend_prefix *p, cag_error *err);
 
     /* Room for positions up to max_tok, prefix included; p may be NULL. */

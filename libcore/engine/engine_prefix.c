@@ -61,6 +61,13 @@ uint64_t cag_prefix_private_bytes(const cag_prefix *p)
     return p->engine->backend->ops->prefix_private_bytes(p->impl);
 }
 
+double cag_prefix_seconds(const cag_prefix *p)
+{
+    const struct backend_ops *ops = p->engine->backend->ops;
+
+    return ops->prefix_seconds ? ops->prefix_seconds(p->impl) : 0;
+}
+
 cag_status cag_prefix_load(cag_prefix *p, cag_error *err)
 {
     return p->engine->backend->ops->prefix_load(p->impl, err);

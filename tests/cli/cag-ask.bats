@@ -42,6 +42,25 @@ setup() { cd "$work"; }
     says "0 cached + " "0 of 2 chunks"
 }
 
+@test "-u -u is a second line: where the time went" {
+    expect 0 cag-ask -u -n 2 qwen.kvc "How long?" </dev/null
+    ! grep -q "milliseconds" "$err"
+    expect 0 cag-ask -u -u -n 2 qwen.kvc "How long?" </dev/null
+    [ "$(grep -c "milliseconds: " "$err")" = 1 ]
+    # the parts of loading are all of it, but for rounding
+    perl -0ne '
+        /load ([\d.]+) s, question ([\d.]+) s/ or die;
+        my ($load, $question) = (1e3 * $1, 1e3 * $2);
+        /milliseconds: (.*), reading the question ([\d.]+) \(checking and expanding the cache, so far ([\d.]+)\), first token [\d.]+, other tokens [\d.]+\n/ or die;
+        my ($parts, $read, $expand) = ($1, $2, $3);
+        my $sum = 0;
+        $sum += $_ for $parts =~ /[a-z] ([\d.]+)/g;
+        exit !(abs($sum - $load) < 1 && abs($read - $question) < 1 && $expand <= $read);
+    ' "$err"
+    expect 0 cag-ask -uu --no-cache -n 2 qwen.kvc "How long?"
+    says "expanding the cache, so far 0.0)"
+}
+
 @test "--json is one document with a schema" {
     expect 0 cag-ask --json -n 5 qwen.kvc "How long?"
     [ "$(wc -l <"$out")" = 1 ]

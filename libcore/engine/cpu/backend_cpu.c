@@ -243,6 +243,7 @@ static const struct backend_ops cpu_ops = {
     .prefix_new = cpu_prefix_new,
     .prefix_free = cpu_prefix_free,
     .prefix_private_bytes = prefix_private_bytes,
+    .prefix_seconds = prefix_seconds,
     .prefix_load = cpu_prefix_load,
     .kv_new = cpu_kv_new,
     .kv_free = cpu_kv_free,

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "engine/q8h_decode.h"
+#include "util/clock.h"
 #include "util/mem.h"
 
 cag_status prefix_new(struct backend *b, const cag_kvc *k, int n_tok,
@@ -75,6 +76,11 @@ uint64_t prefix_private_bytes(const struct backend_prefix *base)
     return ((const struct cpu_prefix *)base)->private_bytes;
 }
 
+double prefix_seconds(const struct backend_prefix *base)
+{
+    return ((const struct cpu_prefix *)base)->seconds;
+}
+
 static size_t chunk_off(const struct cpu_prefix *p, int chunk)
 {
     /* every chunk but a layer's last has the same size */
@@ -113,12 +119,10 @@ static size_t factor_at(const struct cpu_prefix *p, int layer, int kv_head)
            (size_t)p->shape->d_head;
 }
 
-cag_status prefix_ready(struct cpu_prefix *p, int layer, cag_error *err)
+static cag_status make_ready(struct cpu_prefix *p, int layer, cag_error *err)
 {
     struct load_job j = { p, layer };
 
-    if (p->ready[layer])
-        return CAG_OK;
     if (!kvc_chunk_in_place(p->kvc) && !p->buf[layer]) {
         size_t n = chunk_off(p, p->n_chunk - 1) +
                    kvc_chunk_bytes(p->shape, p->n_chunk - 1);
@@ -145,6 +149,19 @@ cag_status prefix_ready(struct cpu_prefix *p, int layer, cag_error *err)
         q8h_factors(&first, h, p->factor + factor_at(p, layer, h));
     p->ready[layer] = 1;
     return CAG_OK;
+}
+
+cag_status prefix_ready(struct cpu_prefix *p, int layer, cag_error *err)
+{
+    double start;
+    cag_status st;
+
+    if (p->ready[layer])
+        return CAG_OK;
+    start = clock_s();
+    st = make_ready(p, layer, err);
+    p->seconds += clock_s() - start;
+    return st;
 }
 
 cag_status prefix_load(struct cpu_prefix *p, int n_layer, cag_error *err)

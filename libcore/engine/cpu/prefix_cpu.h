@@ -22,6 +22,7 @@ struct cpu_prefix {
     uint8_t *ready;        /* [n_layer] */
     float *factor;         /* q8h: [n_layer, n_kv_head, d_head] */
     uint64_t private_bytes;
+    double seconds; /* spent in prefix_ready */
 };
 
 /* kv_f32: the element type the engine computes with; codes of q8h are for
@@ -31,6 +32,7 @@ cag_status prefix_new(struct backend *b, const cag_kvc *k, int n_tok,
                       struct backend_prefix **out, cag_error *err);
 void prefix_free(struct backend_prefix *p);
 uint64_t prefix_private_bytes(const struct backend_prefix *p);
+double prefix_seconds(const struct backend_prefix *p);
 
 /* Check and expand one layer's chunks with all threads; cheap once done. */
 cag_status prefix_ready(struct cpu_prefix *p, int layer, cag_error *err);

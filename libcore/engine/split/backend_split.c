@@ -135,6 +135,17 @@ static uint64_t split_prefix_bytes(const struct backend_prefix *base)
     return n;
 }
 
+static double split_prefix_seconds(const struct backend_prefix *base)
+{
+    const struct split_prefix *p = (const struct split_prefix *)base;
+    double s = 0;
+
+    for (int i = 0; i < N_PART; i++)
+        if (p->part[i]->backend->ops->prefix_seconds)
+            s += p->part[i]->backend->ops->prefix_seconds(p->part[i]);
+    return s;
+}
+
 static cag_status split_prefix_load(struct backend_prefix *base, cag_error *err)
 {
     struct split_prefix *p = (struct split_prefix *)base;
@@ -262,6 +273,7 @@ static const struct backend_ops split_ops = {
     .prefix_new = split_prefix_new,
     .prefix_free = split_prefix_free,
     .prefix_private_bytes = split_prefix_bytes,
+    .prefix_seconds = split_prefix_seconds,
     .prefix_load = split_prefix_load,
     .kv_new = split_kv_new,
     .kv_free = split_kv_free,
