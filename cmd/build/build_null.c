@@ -42,6 +42,11 @@ int build_null(const cag_build_opts *b)
     ui_progress_end();
     if (st)
         return ui_error(&err);
+    if (!r.fresh && r.n_answerable)
+        ui_note("%s: of %d questions with answers right: %d at first, %d "
+                "masked, %d read again",
+                ui_clean(b->output), r.n_answerable, r.n_whole, r.n_mask,
+                r.n_reread);
     if (!r.fresh)
         ui_note("%s: null %.3g of %d questions; %s", ui_clean(b->output),
                 (double)r.null, r.n_question, ui_duration(took, r.seconds));

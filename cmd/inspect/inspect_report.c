@@ -39,6 +39,12 @@ static void attention_print(const cag_kvc_attention *a)
                   "%.16s...)\n",
                   "null", (double)a->null, a->quantile,
                   (long long)a->n_question, a->questions_sha256);
+    if (a->has_looks)
+        ui_printf(stdout, 13,
+                  "%-12s of %lld questions right: %lld at first, %lld masked, "
+                  "%lld read again\n",
+                  "looks", (long long)a->n_answerable, (long long)a->n_whole,
+                  (long long)a->n_mask, (long long)a->n_reread);
 }
 
 void inspect_summary(const cag_kvc *k)
@@ -113,6 +119,14 @@ static void attention_json(struct ui_json *j, const cag_kvc_attention *a)
         ui_json_int(j, "quantile", a->quantile);
         ui_json_int(j, "questions", a->n_question);
         ui_json_str(j, "sha256", a->questions_sha256);
+        ui_json_end(j);
+    }
+    if (a->has_looks) {
+        ui_json_object(j, "looks");
+        ui_json_int(j, "answerable", a->n_answerable);
+        ui_json_int(j, "whole", a->n_whole);
+        ui_json_int(j, "mask", a->n_mask);
+        ui_json_int(j, "reread", a->n_reread);
         ui_json_end(j);
     }
     ui_json_end(j);

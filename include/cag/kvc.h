@@ -113,6 +113,10 @@ typedef struct cag_kvc_attention {
     int quantile; /* 90: percent of the questions are not above it */
     int64_t n_question;
     char questions_sha256[65]; /* of the file they came from */
+    /* Only with a null: of those questions that have known answers, how many
+     * each look alone answered right, from which --focus auto chooses. */
+    bool has_looks;
+    int64_t n_answerable, n_whole, n_mask, n_reread;
 } cag_kvc_attention;
 #define CAG_QUOTE_MASS 0.2f
 

@@ -19,14 +19,26 @@ const char *cag_focus_name(int f)
     return f >= 0 && f <= CAG_FOCUS_AUTO ? name[f] : NULL;
 }
 
+/* Which look alone was right more often where the cache's questions were asked
+ * (build it with --questions); without such a measurement the size of the model
+ * decides: a mask makes answers of small ones worse. */
+static bool masks(const cag_kb *kb)
+{
+    const cag_kvc_attention *a = cag_kvc_get_attention(kb->kvc);
+
+    if (a && a->has_looks && a->n_mask != a->n_reread)
+        return a->n_mask > a->n_reread;
+    return !kb->is_small;
+}
+
 /* The looks of AUTO, after the first. */
 static cag_focus automatic(const cag_kb *kb, int i)
 {
-    static const cag_focus small[CAG_LOOKS] = { CAG_FOCUS_REREAD },
-                           other[CAG_LOOKS] = { CAG_FOCUS_MASK,
-                                                CAG_FOCUS_REREAD };
+    static const cag_focus both[CAG_LOOKS] = { CAG_FOCUS_MASK,
+                                               CAG_FOCUS_REREAD },
+                           one[CAG_LOOKS] = { CAG_FOCUS_REREAD };
 
-    return (kb->is_small ? small : other)[i];
+    return (masks(kb) ? both : one)[i];
 }
 
 cag_status focus_check(const cag_kb *kb, const cag_ask_params *p,

@@ -12,9 +12,12 @@
 #include <cag/tool/eval.h>
 #include <cag/tool/text_file.h>
 
+#include "ask/answer_copy.h"
+#include "ask/focus.h"
 #include "ask/kb.h"
 #include "ask/support.h"
 #include "ask/turn.h"
+#include "eval/score.h"
 #include "evidence/evidence.h"
 #include "kvc/kvc_attention.h"
 #include "util/clock.h"
@@ -82,6 +85,8 @@ struct calibration {
     cag_ask_params params;
     double *value; /* [n] */
     int n;
+    bool looks; /* enough questions have answers to compare looks */
+    int n_answerable, n_right[CAG_FOCUS_REREAD + 1]; /* by what was seen */
 };
 
 /* What is left of the cache without the lines of evidence. */
@@ -119,6 +124,21 @@ static int without(const struct evidence_base *b, const cag_checked *c,
     return n;
 }
 
+static cag_status answer_to(struct calibration *x, const struct turn_prompt *q,
+                            cag_answer *out, cag_error *err)
+{
+    struct turn t;
+    cag_status st = turn_start(&t, x->kb, q, &x->params, NULL, NULL, err);
+
+    if (st)
+        return st;
+    st = turn_run(&t, err);
+    if (!st)
+        return turn_finish(&t, out, err);
+    turn_release(&t);
+    return st;
+}
+
 /* The answer with evidence hidden. */
 static cag_status ask_masked(struct calibration *x, const char *question,
                              const cag_checked *c, cag_answer *out,
@@ -128,7 +148,6 @@ static cag_status ask_masked(struct calibration *x, const char *question,
     cag_ids ids = CAG_IDS_INIT;
     struct token_range *range = mem_alloc_array(kb->n_ids + 1, sizeof *range);
     struct turn_prompt q = { .range = range };
-    struct turn t;
     cag_status st;
 
     if (!range)
@@ -139,16 +158,71 @@ static cag_status ask_masked(struct calibration *x, const char *question,
     q.ids = ids.id;
     q.n_ids = ids.n;
     if (!st)
-        st = turn_start(&t, kb, &q, &x->params, NULL, NULL, err);
-    if (!st) {
-        st = turn_run(&t, err);
-        if (st)
-            turn_release(&t);
-        else
-            st = turn_finish(&t, out, err);
-    }
+        st = answer_to(x, &q, out, err);
     cag_ids_free(&ids);
     mem_free(range);
+    return st;
+}
+
+static cag_status count(struct calibration *x, cag_focus look,
+                        const cag_gold *g, const cag_answer *a, cag_error *err)
+{
+    bool right;
+    cag_status st = score_is_right(g, a->text, a->size, &right, err);
+
+    x->n_right[look] += !st && right && !a->refused;
+    return st;
+}
+
+/* A question without passages has one look, whose answer is that of all. */
+static cag_status take_look(struct calibration *x, struct focus *f,
+                            cag_focus look, const cag_gold *g,
+                            const cag_ids *ids, const cag_answer *first,
+                            cag_error *err)
+{
+    struct turn_prompt q;
+    cag_answer a;
+    cag_status st;
+
+    if (!f->n_range)
+        return count(x, look, g, first, err);
+    st = focus_prompt(f, look, ids->id, ids->n, &q, err);
+    if (!st)
+        st = answer_to(x, &q, &a, err);
+    if (st)
+        return st;
+    st = count(x, look, g, &a, err);
+    cag_answer_release(&a);
+    return st;
+}
+
+/* Is it right with each kind of second look, by itself? */
+static cag_status compare_looks(struct calibration *x, const cag_gold *g,
+                                const cag_answer *first, cag_error *err)
+{
+    const cag_text q = { g->question, strlen(g->question), 0 };
+    cag_ask_params p = x->params;
+    cag_ids ids = CAG_IDS_INIT;
+    struct focus f;
+    cag_answer a;
+    cag_status st;
+
+    p.focus = CAG_FOCUS_MASK;
+    st = focus_init(&f, x->kb, &p, &q, NULL, err);
+    if (!st)
+        st = answer_copy(&a, first, err);
+    if (!st)
+        st = focus_take(&f, CAG_FOCUS_OFF, &a, err); /* finds the passages */
+    if (!st)
+        st = prompt_question_encode(&x->kb->tail, x->kb->tok, q.text, q.size,
+                                    false, &ids, err);
+    if (!st)
+        st = count(x, CAG_FOCUS_OFF, g, first, err);
+    for (cag_focus l = CAG_FOCUS_MASK; l <= CAG_FOCUS_REREAD && !st; l++)
+        st = take_look(x, &f, l, g, &ids, first, err);
+    x->n_answerable++;
+    cag_ids_free(&ids);
+    focus_release(&f);
     return st;
 }
 
@@ -184,6 +258,8 @@ static cag_status ask_one(struct calibration *x, const cag_gold *g, bool mask,
     } else if (!st) {
         st = value_of(x, g->question, &a, err);
     }
+    if (!st && x->looks && g->n_answer)
+        st = compare_looks(x, g, &a, err);
     cag_answer_release(&a);
     return st;
 }
@@ -204,10 +280,19 @@ static double quantile(double *v, int n, int percent)
     return v[at > 0 ? at : 0];
 }
 
-static cag_status measure(cag_kb *kb, const cag_gold_set *gold, float *null,
-                          cag_error *err)
+static bool has_enough(const cag_gold_set *gold)
 {
-    struct calibration x = { .kb = kb };
+    int n = 0;
+
+    for (int i = 0; i < gold->n; i++)
+        n += gold->v[i].n_answer > 0;
+    return n >= CAG_LOOKS_LEAST;
+}
+
+static cag_status measure(cag_kb *kb, const cag_gold_set *gold,
+                          cag_kvc_attention *out, cag_error *err)
+{
+    struct calibration x = { .kb = kb, .looks = has_enough(gold) };
     cag_status st = CAG_OK;
 
     cag_ask_params_init(&x.params);
@@ -225,8 +310,17 @@ static cag_status measure(cag_kb *kb, const cag_gold_set *gold, float *null,
             st = cag_fail(err, CAG_E_CANCELLED, NULL, -1, "cancelled");
     }
     kb->calibrates = false;
-    if (!st)
-        *null = (float)quantile(x.value, x.n, CAG_NULL_QUANTILE);
+    if (!st) {
+        out->has_null = true;
+        out->null = (float)quantile(x.value, x.n, CAG_NULL_QUANTILE);
+        out->quantile = CAG_NULL_QUANTILE;
+        out->n_question = gold->n;
+        out->has_looks = x.looks;
+        out->n_answerable = x.n_answerable;
+        out->n_whole = x.n_right[CAG_FOCUS_OFF];
+        out->n_mask = x.n_right[CAG_FOCUS_MASK];
+        out->n_reread = x.n_right[CAG_FOCUS_REREAD];
+    }
     mem_free(x.value);
     return st;
 }
@@ -248,6 +342,16 @@ static cag_status check_heads(const char *path, const cag_kvc_attention *a,
     return CAG_OK;
 }
 
+static void report(const cag_kvc_attention *a, cag_calibrate_report *r)
+{
+    r->null = a->null;
+    r->n_question = (int)a->n_question;
+    r->n_answerable = (int)a->n_answerable;
+    r->n_whole = (int)a->n_whole;
+    r->n_mask = (int)a->n_mask;
+    r->n_reread = (int)a->n_reread;
+}
+
 static cag_status calibrate(const char *path, cag_kb *kb, const char *text,
                             const char *name, double lock_timeout_s,
                             cag_calibrate_report *r, cag_error *err)
@@ -264,8 +368,7 @@ static cag_status calibrate(const char *path, cag_kb *kb, const char *text,
     r->fresh = a->has_null && a->quantile == CAG_NULL_QUANTILE &&
                !strcmp(a->questions_sha256, with.questions_sha256);
     if (r->fresh) {
-        r->null = a->null;
-        r->n_question = (int)a->n_question;
+        report(a, r);
         return CAG_OK;
     }
     if (!kb->n_head)
@@ -276,14 +379,12 @@ static cag_status calibrate(const char *path, cag_kb *kb, const char *text,
     st = read_questions(kb, text, name, &gold, err);
     if (st)
         return st;
-    st = measure(kb, &gold, &with.null, err);
-    with.has_null = true;
-    with.quantile = CAG_NULL_QUANTILE;
-    with.n_question = gold.n;
-    r->null = with.null;
-    r->n_question = gold.n;
+    st = measure(kb, &gold, &with, err);
     cag_gold_release(&gold);
-    return st ? st : kvc_set_attention(path, &with, lock_timeout_s, err);
+    if (st)
+        return st;
+    report(&with, r);
+    return kvc_set_attention(path, &with, lock_timeout_s, err);
 }
 
 cag_status cag_calibrate_null(const char *path, const cag_kb_opts *opts,

@@ -65,12 +65,26 @@ static jv *null_json(const cag_kvc_attention *a)
     return NULL;
 }
 
+static jv *looks_json(const cag_kvc_attention *a)
+{
+    jv *o = jv_new_object();
+
+    if (o && jv_set_int(o, "answerable", a->n_answerable) &&
+        jv_set_int(o, "mask", a->n_mask) &&
+        jv_set_int(o, "reread", a->n_reread) &&
+        jv_set_int(o, "whole", a->n_whole))
+        return o;
+    jv_free(o);
+    return NULL;
+}
+
 cag_status kvc_attention_to_json(const cag_kvc_attention *a, jv **out,
                                  cag_error *err)
 {
     jv *o = jv_new_object();
 
     if (o && jv_set(o, "heads", heads_json(a)) &&
+        (!a->has_looks || jv_set(o, "looks", looks_json(a))) &&
         (!a->has_null || jv_set(o, "null", null_json(a))) &&
         jv_set(o, "quotes", quotes_json(a)) &&
         jv_set_int(o, "version", a->version)) {
@@ -121,6 +135,25 @@ static void read_null(struct kvc_members *r, const jv *v,
     out->null = kvc_member_f32(r, o, "null", "value", 0, 1);
 }
 
+static void read_looks(struct kvc_members *r, const jv *v,
+                       cag_kvc_attention *out)
+{
+    const jv *o;
+    int64_t n;
+
+    if (!jv_get(v, "looks"))
+        return;
+    if (!out->has_null)
+        kvc_member_bad(r, "", "looks", "a null of the same questions");
+    o = kvc_member_object(r, v, "looks");
+    out->has_looks = true;
+    n = out->n_answerable =
+        kvc_member_int(r, o, "looks", "answerable", 1, out->n_question);
+    out->n_mask = kvc_member_int(r, o, "looks", "mask", 0, n);
+    out->n_reread = kvc_member_int(r, o, "looks", "reread", 0, n);
+    out->n_whole = kvc_member_int(r, o, "looks", "whole", 0, n);
+}
+
 cag_status kvc_attention_from_json(const jv *v, const char *file,
                                    const struct kvc_shape *shape,
                                    struct arena *a, cag_kvc_attention **out,
@@ -144,6 +177,7 @@ cag_status kvc_attention_from_json(const jv *v, const char *file,
     x->n_row = kvc_member_int(&r, quotes, "quotes", "rows", 1, shape->n_tok);
     x->n_tok = kvc_member_int(&r, quotes, "quotes", "tokens", 1, shape->n_tok);
     read_null(&r, v, x);
+    read_looks(&r, v, x);
     x->version = (int)kvc_member_int(&r, v, "", "version", 1, INT32_MAX);
     x->head = head;
     x->n_head = (int)n;

@@ -370,6 +370,14 @@ def check_attn(attn, kv):
         members(attn["null"], "ATTN null", quantile=between(1, 100),
                 questions=between(1, (1 << 31) - 1), sha256=is_digest,
                 value=is_f32(0, 1))
+    if "looks" in attn:
+        need("null" in attn, "ATTN looks without null")
+        need(is_object(attn["looks"]), "ATTN looks")
+        members(attn["looks"], "ATTN looks",
+                answerable=between(1, attn["null"]["questions"]))
+        most = attn["looks"]["answerable"]
+        members(attn["looks"], "ATTN looks", mask=between(0, most),
+                reread=between(0, most), whole=between(0, most))
 
 
 # ------------------------------------------------------------------- file

@@ -520,6 +520,94 @@ static void a_null_of_questions(void **state)
                      CAG_E_MISSING);
 }
 
+/* Gold answers are what one look says, so that it is right and others are not;
+ * AUTO then takes that look, against what the model's size says. */
+static void looks_are_compared(void **state)
+{
+    const cag_ask_params whole = params();
+    struct buf one = BUF_INIT, two = BUF_INIT;
+    char file[64];
+
+    (void)state;
+    for (cag_focus f = CAG_FOCUS_MASK; f <= CAG_FOCUS_REREAD; f++) {
+        cag_calibrate_report r;
+        cag_ask_params p = whole;
+        cag_kb_opts k;
+        cag_answer a;
+        cag_kvc *c = NULL;
+
+        set_heads(kvc, good, 2, -1);
+        cag_kb *kb = open_kb(kvc, 1, false);
+        FILE *gold = fopen(in_dir(file, "gold.jsonl"), "w");
+        assert_non_null(gold);
+        p.max_tok = 48; /* as calibrate.c asks */
+        p.focus = f;
+        for (int i = 0; i < 12; i++) {
+            char q[64];
+            struct buf row = BUF_INIT;
+            jv *o = jv_new_object(), *answers = jv_new_array();
+
+            snprintf(q, sizeof q, "What does line %d tell of?", i);
+            OK(cag_kb_ask(kb, q, strlen(q), &p, NULL, NULL, &a, err));
+            assert_int_equal(a.looked->n_look, 2);
+            assert_string_not_equal(a.looked->look[0].text,
+                                    a.looked->look[1].text);
+            assert_true(jv_set_str(o, "question", q));
+            assert_true(
+                jv_append(answers, jv_new_str(a.looked->look[1].text,
+                                              strlen(a.looked->look[1].text))));
+            assert_true(jv_set(o, "answers", answers));
+            jv_dump(o, &row);
+            buf_char(&row, 0);
+            fprintf(gold, "%s\n", (char *)row.data);
+            buf_free(&row);
+            jv_free(o);
+            cag_answer_release(&a);
+        }
+        fputs("{\"question\":\"Who is king?\",\"answers\":[]}\n", gold);
+        assert_int_equal(fclose(gold), 0);
+        cag_kb_close(kb);
+
+        cag_kb_opts_init(&k);
+        k.engine.device = "cpu";
+        k.engine.n_thread = 1;
+        k.stale = CAG_STALE_IGNORE;
+        OK(cag_calibrate_null(kvc, &k, file, 0, &r, err));
+        assert_int_equal(r.n_question, 13);
+        assert_int_equal(r.n_answerable, 12);
+        assert_int_equal(f == CAG_FOCUS_MASK ? r.n_mask : r.n_reread, 12);
+        assert_true((f == CAG_FOCUS_MASK ? r.n_reread : r.n_mask) < 12);
+        assert_true(r.n_whole < 12);
+        OK(cag_kvc_open(kvc, &c, err));
+        const cag_kvc_attention *x = cag_kvc_get_attention(c);
+        assert_true(x->has_looks && x->n_mask == r.n_mask &&
+                    x->n_reread == r.n_reread && x->n_whole == r.n_whole &&
+                    x->n_answerable == 12);
+        cag_kvc_close(c);
+
+        kb = open_kb(kvc, 1, false);
+        p.focus = CAG_FOCUS_AUTO;
+        kb->is_small = f == CAG_FOCUS_MASK;
+        OK(cag_kb_ask(kb, questions[0], strlen(questions[0]), &p, NULL, NULL,
+                      &a, err));
+        assert_true(a.looked->n_look >= 2);
+        assert_int_equal(a.looked->look[1].from, f);
+        cag_answer_release(&a);
+        cag_kb_close(kb);
+
+        /* the same bytes with more threads */
+        OK(file_read(kvc, 1 << 28, &one, err));
+        set_heads(kvc, good, 2, -1);
+        k.engine.n_thread = 3;
+        OK(cag_calibrate_null(kvc, &k, file, 0, &r, err));
+        OK(file_read(kvc, 1 << 28, &two, err));
+        assert_int_equal(one.size, two.size);
+        assert_memory_equal(one.data, two.data, one.size);
+        buf_free(&one);
+        buf_free(&two);
+    }
+}
+
 static void memory_may_run_out(void **state)
 {
     cag_ask_params p = params();
@@ -561,6 +649,7 @@ int main(void)
         cmocka_unit_test(one_engine_one_list),
         cmocka_unit_test(weak_is_a_quote_or_above_the_null),
         cmocka_unit_test(a_null_of_questions),
+        cmocka_unit_test(looks_are_compared),
         cmocka_unit_test(memory_may_run_out),
     };
 

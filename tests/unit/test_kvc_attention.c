@@ -28,6 +28,11 @@ static cag_kvc_attention with_null(const cag_kvc_attention *a)
     x.n_question = 24;
     memset(x.questions_sha256, 'a', 64);
     x.questions_sha256[64] = 0;
+    x.has_looks = true;
+    x.n_answerable = 20;
+    x.n_whole = 6;
+    x.n_mask = 1;
+    x.n_reread = 11;
     return x;
 }
 
@@ -125,6 +130,9 @@ static void a_null_is_put_in(void **state)
         assert_true(got->has_null && got->null == 0.0625f &&
                     got->quantile == 90 && got->n_question == 24);
         assert_string_equal(got->questions_sha256, x.questions_sha256);
+        assert_true(got->has_looks && got->n_answerable == 20 &&
+                    got->n_whole == 6 && got->n_mask == 1 &&
+                    got->n_reread == 11);
         assert_int_equal(got->n_head, 1);
         cag_kvc_close(k);
         /* once more: the same bytes; what no reader takes: none */
@@ -227,6 +235,15 @@ static void forged(void **state)
         { "\"sha256\":\"aa", "\"sha256\":\"Aa", "ATTN: null.sha256" },
         { "\"sha256\":\"aa", "\"sha256\":\"a", "64 hex digits" },
         { "\"3d800000\"", "\"7f800000\"", "ATTN: null.value" },
+        { "\"null\":{", "\"nulm\":{",
+          "looks is missing or wrong, expected a null of the same questions" },
+        { "\"looks\":{", "\"looks\":[],\"lookz\":{", "ATTN: looks is" },
+        { "\"answerable\":20", "\"answerable\":25",
+          "looks.answerable is missing or wrong, expected an integer in "
+          "1..24" },
+        { "\"mask\":1", "\"mask\":21", "an integer in 0..20" },
+        { "\"reread\":11", "\"reread\":-1", "ATTN: looks.reread" },
+        { "\"whole\":6", "\"whole\":\"6\"", "ATTN: looks.whole" },
         { "\"version\":1", "\"version\":0", "ATTN: version" },
         { "{\"heads", "{ \"heads", "section ATTN is not canonical JSON" },
         { "{\"heads", "[\"heads", "section ATTN is not JSON" },

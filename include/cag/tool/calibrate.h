@@ -1,12 +1,15 @@
 /*
  * calibrate.h - the null of a cache: how well supported an answer looks by
- * attention where the text does not have it.
+ * attention where the text does not have it; and which second look is right
+ * more often.
  *
  * Questions of the user are answered; then the lines of evidence are hidden,
  * and they are answered again.  Of a question that is marked as unanswerable
  * the first answer is taken.  The value of an answer is the attention of the
  * copy heads on the best place times the model's confidence in the new words;
  * the null is the value that 90 of 100 such answers do not exceed.
+ * Where enough questions have known answers, each is also asked with the
+ * passages alone visible, and with the passages read again.
  */
 #ifndef CAG_TOOL_CALIBRATE_H
 #define CAG_TOOL_CALIBRATE_H
@@ -17,12 +20,15 @@
 extern "C" {
 #endif
 
-enum { CAG_NULL_QUANTILE = 90, CAG_NULL_LEAST = 10 };
+enum { CAG_NULL_QUANTILE = 90, CAG_NULL_LEAST = 10, CAG_LOOKS_LEAST = 10 };
 
 typedef struct cag_calibrate_report {
     bool fresh; /* the cache has the null of these questions already */
     float null;
     int n_question;
+    /* with answers, and of these right by each look; 0: fewer than
+     * CAG_LOOKS_LEAST */
+    int n_answerable, n_whole, n_mask, n_reread;
     double seconds;
 } cag_calibrate_report;
 
