@@ -28,12 +28,12 @@ static struct {
     struct engine_cli engine;
     struct opt_list stop;
     int usage, stale, verify, format, parallel, top_k, evidence_format, require,
-        focus;
+        focus, logprobs;
     int64_t n_predict, seed, n_ctx, max_errors, max_memory;
     double temperature, top_p, min_p;
     bool interactive, chat, resume, unordered, fail_fast, dry_run, think,
         no_cache, no_lookup, no_stream, json, extract, no_history, evidence;
-} o = { .top_p = 1.0, .engine.precision = CAG_PRECISION_AUTO };
+} o = { .top_p = 1.0, .logprobs = -1, .engine.precision = CAG_PRECISION_AUTO };
 
 static const opt_spec specs[] = {
     OPT_STR('m', "model", &o.model, "M", NULL,
@@ -81,6 +81,8 @@ static const opt_spec specs[] = {
                "refuse an answer with less support"),
     OPT_CHOICE_OF(0, "focus", &o.focus, cag_focus_name, NULL,
                   "answer again from the best passages; the better counts"),
+    OPT_INT(0, "logprobs", &o.logprobs, 0, CAG_TOP_LOGPROBS, "N", NULL,
+            "with --json: how likely each token was, and the N likeliest"),
     OPT_DOUBLE(0, "temperature", &o.temperature, 0, 100, "T", NULL,
                "0 is greedy"),
     OPT_DOUBLE(0, "top-p", &o.top_p, 0, 1, "P", NULL, "nucleus sampling"),
@@ -166,6 +168,8 @@ static void fill(struct ask_opts *a)
     a->params.evidence = o.evidence || o.evidence_format;
     a->params.require = (cag_support)o.require;
     a->params.focus = (cag_focus)o.focus;
+    a->params.logprobs = o.logprobs >= 0;
+    a->params.n_top = o.logprobs > 0 ? o.logprobs : 0;
     a->evidence = a->params.evidence;
     a->grep = o.evidence_format == 1;
     a->json = o.json;
@@ -272,6 +276,8 @@ static void check_usage(char **word)
     if (o.evidence_format == 1 && (o.json || o.extract || o.batch))
         opt_fail("--evidence-format grep does not go with --json, -x and "
                  "--batch");
+    if (o.logprobs >= 0 && (!o.json || o.batch || talk))
+        opt_fail("--logprobs goes with --json and one question");
     if (o.top_p <= 0)
         opt_fail("option '--top-p': 0 is out of range, expected more than 0");
     for (int i = 0; i < o.stop.n; i++)

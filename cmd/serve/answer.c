@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cmd/serve/server.h"
+#include "util/error.h"
 #include "util/mem.h"
 
 static void on_gone(void *ctx)
@@ -87,14 +88,18 @@ void answer_request(struct call *c, enum api_kind kind)
  * have changed? */
 static void cag_object(struct call *c)
 {
-    static const char *const placed[] = { "schema", "question",
-                                          "answer", "reasoning",
-                                          "usage",  "finish_reason" };
+    static const char *const placed[] = { "schema",  "question",
+                                          "answer",  "reasoning",
+                                          "usage",   "finish_reason",
+                                          "logprobs" };
 
     struct cache_facts f;
 
     if (!c->ask->row)
         return;
+    c->logprobs = jv_copy(jv_get(c->ask->row, "logprobs"));
+    if (!c->logprobs && jv_get(c->ask->row, "logprobs"))
+        cag_fail_nomem(&c->ask->error, "answer");
     for (size_t i = 0; i < sizeof placed / sizeof *placed; i++)
         jv_remove(c->ask->row, placed[i]);
     cache_get_facts(c->s->shelf, c->ask->cache, &f);
@@ -109,6 +114,7 @@ static struct api_answer describe(struct call *c)
                                 .created = c->created,
                                 .a = &c->ask->answer,
                                 .cag = c->ask->row,
+                                .logprobs = c->logprobs,
                                 .n_event = &c->n_event };
 }
 

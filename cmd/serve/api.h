@@ -76,8 +76,9 @@ struct api_answer {
     const char *model; /* the cache's id */
     int64_t created;   /* seconds since 1970 */
     const cag_answer *a;
-    const jv *cag; /* the object of that name, or NULL */
-    int *n_event;  /* of a stream: events so far, which some are numbered by */
+    const jv *cag;      /* the object of that name, or NULL */
+    const jv *logprobs; /* the row's list, or NULL */
+    int *n_event; /* of a stream: events so far, which some are numbered by */
 };
 void api_answer_json(const struct api_answer *x, struct buf *out);
 /* Events of a stream, with their "data: " and blank line. */

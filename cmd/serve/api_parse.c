@@ -137,6 +137,32 @@ static bool take_stop(struct parse *p, const char *key, const jv *v)
     return true;
 }
 
+static bool take_logprobs(struct parse *p, const char *key, const jv *v)
+{
+    return take_bool(p, key, v, &p->r->params.logprobs);
+}
+
+static bool take_top(struct parse *p, const char *key, const jv *v)
+{
+    int64_t n = 0;
+    bool ok = take_int(p, key, v, 0, CAG_TOP_LOGPROBS,
+                       "a whole number from 0 to 20", &n);
+
+    p->r->params.n_top = (int)n;
+    return ok;
+}
+
+/* A completion has one member for both. */
+static bool take_n_logprobs(struct parse *p, const char *key, const jv *v)
+{
+    int64_t n = 0;
+
+    p->r->params.logprobs =
+        take_int(p, key, v, 0, 5, "a whole number from 0 to 5", &n);
+    p->r->params.n_top = (int)n;
+    return p->r->params.logprobs;
+}
+
 static bool take_one(struct parse *p, const char *key, const jv *v)
 {
     int64_t n;
@@ -388,8 +414,10 @@ static const struct member {
     { "frequency_penalty", CHAT | COMP, refuse },
     { "presence_penalty", CHAT | COMP, refuse },
     { "logit_bias", CHAT | COMP, refuse },
-    { "logprobs", CHAT | COMP, refuse },
-    { "top_logprobs", CHAT | RESP, refuse },
+    { "logprobs", CHAT, take_logprobs },
+    { "top_logprobs", CHAT, take_top },
+    { "logprobs", COMP, take_n_logprobs },
+    { "top_logprobs", RESP, refuse },
     { "response_format", CHAT, refuse },
     { "tools", CHAT | RESP, refuse },
     { "tool_choice", CHAT | RESP, refuse },
@@ -453,6 +481,9 @@ bool api_take(struct api_request *r, enum api_kind kind, jv *body,
 
         ok = take_member(&p, key, jv_iter_value(it));
     }
+    if (ok && r->params.n_top && !r->params.logprobs)
+        ok = api_fail(e, 400, "invalid_value", "top_logprobs",
+                      "'top_logprobs' needs 'logprobs' to be true");
     if (ok && !r->model)
         ok = api_fail(e, 400, "missing_required_parameter", "model",
                       "'model' is missing: the id of a cache, as /v1/models "

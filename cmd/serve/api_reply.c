@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "cmd/serve/api.h"
+#include "cmd/serve/api_logprobs.h"
 #include "cmd/serve/api_response.h"
 #include "util/error.h"
 #include "util/text.h"
@@ -160,9 +161,11 @@ static jv *new_head(const struct api_answer *x, bool event)
     return NULL;
 }
 
-/* The one choice; takes message over ("message", "delta"), if there is one. */
-static bool set_choice(jv *o, const char *key, jv *message, const char *text,
-                       size_t n, const char *finish)
+/* The one choice; takes message over ("message", "delta"), if there is one.
+ * The tokens come with the end. */
+static bool set_choice(jv *o, const struct api_answer *x, const char *key,
+                       jv *message, const char *text, size_t n,
+                       const char *finish)
 {
     jv *list = jv_new_array(), *c = jv_new_object();
     bool ok = list && c && jv_set_int(c, "index", 0);
@@ -173,7 +176,8 @@ static bool set_choice(jv *o, const char *key, jv *message, const char *text,
     } else if (ok) {
         ok = jv_set(c, "text", jv_new_str(text, n));
     }
-    ok = ok && jv_set(c, "logprobs", jv_new_null()) &&
+    ok = ok &&
+         jv_set(c, "logprobs", finish ? api_logprobs(x) : jv_new_null()) &&
          (finish ? jv_set_str(c, "finish_reason", finish)
                  : jv_set(c, "finish_reason", jv_new_null()));
     if (ok) {
@@ -208,7 +212,7 @@ static void put_answer(const struct api_answer *x, struct buf *out)
                          jv_set_str(m, "reasoning_content", a->reasoning))));
 
     if (ok) {
-        ok = set_choice(o, chat ? "message" : NULL, m, a->text, a->size,
+        ok = set_choice(o, x, chat ? "message" : NULL, m, a->text, a->size,
                         a->finish);
         m = NULL;
     }
@@ -242,7 +246,7 @@ static void put_delta(const struct api_answer *x, const char *role,
                               jv_set(d, "content", jv_new_str(text, n))));
 
     if (ok) {
-        ok = set_choice(o, chat ? "delta" : NULL, d, text, n, NULL);
+        ok = set_choice(o, x, chat ? "delta" : NULL, d, text, n, NULL);
         d = NULL;
     }
     jv_free(d);
@@ -254,8 +258,8 @@ static void put_end(const struct api_answer *x, bool usage, struct buf *out)
     bool chat = x->kind == API_CHAT;
     jv *o = new_head(x, true);
     bool ok =
-        o && set_choice(o, chat ? "delta" : NULL, chat ? jv_new_object() : NULL,
-                        "", 0, x->a->finish);
+        o && set_choice(o, x, chat ? "delta" : NULL,
+                        chat ? jv_new_object() : NULL, "", 0, x->a->finish);
 
     put_event(o, ok && set_cag(o, x), out);
     if (usage) {

@@ -76,6 +76,7 @@ void call_end(struct call *c)
     if (s->log >= 0)
         write_log(c);
     ask_free(c->ask);
+    jv_free(c->logprobs);
     mem_free(c);
 }
 

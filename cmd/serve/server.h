@@ -47,6 +47,7 @@ struct call {
     bool started;  /* the first event of the answer is sent */
     size_t n_sent; /* bytes of the answer */
     int n_event;
+    jv *logprobs; /* taken out of the answer's row, or NULL */
     int status;
     char cache[128], key_id[64]; /* for the log */
 };

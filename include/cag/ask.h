@@ -154,6 +154,10 @@ typedef struct cag_ask_params {
      * reached: a run of up to 128 tokens, six times and in 128 tokens at
      * least. */
     bool end_loops;
+    /* Fill cag_answer.logprob, with the n_top likeliest tokens at each place,
+     * up to CAG_TOP_LOGPROBS. */
+    bool logprobs;
+    int n_top;
 } cag_ask_params;
 CAG_API void cag_ask_params_init_size(cag_ask_params *p, size_t size);
 static inline void cag_ask_params_init(cag_ask_params *p)
@@ -183,6 +187,24 @@ typedef struct cag_looked {
     int n_passage;
 } cag_looked;
 
+enum { CAG_TOP_LOGPROBS = 20 };
+
+typedef struct cag_token_logprob {
+    int32_t id;
+    double logprob;
+} cag_token_logprob;
+
+/* How likely the model held a token of an answer: the natural logarithm of its
+ * probability by the logits as they are, before temperature, top_k, top_p and
+ * min_p. */
+typedef struct cag_logprob {
+    int32_t id;
+    int n_top;
+    double logprob;
+    size_t off; /* bytes of the answer's text before it               */
+    cag_token_logprob top[CAG_TOP_LOGPROBS]; /* [n_top] likeliest first */
+} cag_logprob;
+
 /* Filled by a call, released by the caller. */
 typedef struct cag_answer {
     char *text;  /* heap, NUL-terminated; valid UTF-8, trimmed of white space
@@ -206,7 +228,10 @@ typedef struct cag_answer {
     bool looped;          /* finish is "length" since it repeated itself    */
     void *attention; /* opaque: where the model looked, for what it is checked
                         with; or NULL                                      */
-    uint64_t reserved[3];
+    cag_logprob *logprob; /* [n_logprob] heap: tokens of text, with logprobs;
+                             none of an answer that was withheld            */
+    int64_t n_logprob;
+    uint64_t reserved[1];
 } cag_answer;
 CAG_API void cag_answer_release(cag_answer *a);
 

@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "ask/token_logprobs.h"
 #include "evidence/line_mass.h"
 #include "evidence/support_facts.h"
 #include "util/error.h"
@@ -35,6 +36,7 @@ void cag_answer_release(cag_answer *a)
     answer_checked_free(a->checked);
     answer_looked_free(a->looked);
     line_mass_release(a->attention);
+    mem_free(a->logprob);
     memset(a, 0, sizeof *a);
 }
 
@@ -66,8 +68,9 @@ cag_status answer_copy(cag_answer *to, const cag_answer *a, cag_error *err)
     to->reasoning = a->reasoning ? mem_strdup(a->reasoning) : NULL;
     to->looked = a->looked ? copy_looked(a->looked) : NULL;
     to->attention = line_mass_share(a->attention);
+    to->logprob = token_logprobs_copy(a);
     if (to->text && (!a->reasoning || to->reasoning) &&
-        (!a->looked || to->looked))
+        (!a->looked || to->looked) && (!a->n_logprob || to->logprob))
         return CAG_OK;
     cag_answer_release(to);
     return cag_fail_nomem(err, "answer");

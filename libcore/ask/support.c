@@ -149,6 +149,9 @@ static cag_status withhold(const cag_kb *kb, cag_answer *a, cag_error *err)
     a->text = text;
     a->size = strlen(text);
     a->refused = true;
+    mem_free(a->logprob);
+    a->logprob = NULL;
+    a->n_logprob = 0;
     return CAG_OK;
 }
 

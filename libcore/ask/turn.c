@@ -49,6 +49,8 @@ cag_status turn_params(cag_ask_params *own, const cag_ask_params *given,
         what = "require is none of cag_support";
     else if ((unsigned)own->focus > CAG_FOCUS_AUTO)
         what = "focus is none of cag_focus";
+    else if (own->n_top < 0 || own->n_top > CAG_TOP_LOGPROBS)
+        what = "n_top must be from 0 to 20";
     for (int i = 0; !what && i < own->n_stop; i++)
         if (!own->stop[i] || !own->stop[i][0])
             what = "a stop string is empty";
@@ -70,7 +72,20 @@ static bool is_greedy(const struct turn *t)
 /* May a device keep the logits to itself? */
 static bool wants_best(const struct turn *t)
 {
-    return is_greedy(t) && !t->mass.log_p;
+    return is_greedy(t) && !t->mass.log_p && !t->params->logprobs;
+}
+
+/* What the row of logits said of the token that was taken from it, which
+ * stands at byte off of the text. */
+static cag_status note_logprobs(struct turn *t, const float *logits, int32_t id,
+                                size_t off, cag_error *err)
+{
+    if (answer_in_think(&t->answer)) { /* what went before is thinking, too */
+        token_logprobs_release(&t->logprobs);
+        return CAG_OK;
+    }
+    return token_logprobs_add(&t->logprobs, logits, t->kb->n_vocab, id,
+                              t->params->n_top, off, err);
 }
 
 /* Take the next token, from row i of a step: feed it, or end the turn. */
@@ -83,7 +98,7 @@ static cag_status pick(struct turn *t, const cag_step *step, int i,
                                         step->logits +
                                             (size_t)i * (size_t)t->kb->n_vocab);
     const char *bytes;
-    size_t n;
+    size_t n, off = t->answer.text.size;
     cag_status st;
 
     if (t->n_generated == 0)
@@ -96,6 +111,9 @@ static cag_status pick(struct turn *t, const cag_step *step, int i,
     t->n_generated++;
     bytes = cag_token_bytes(t->kb->tok, id, false, &n);
     st = bytes ? answer_add(&t->answer, bytes, n, err) : CAG_OK;
+    if (!st && t->params->logprobs)
+        st = note_logprobs(t, step->logits + (size_t)i * (size_t)t->kb->n_vocab,
+                           id, off, err);
     if (!st && t->mass.log_p)
         st = turn_mass_token(&t->mass, t->kb,
                              step->logits + (size_t)i * (size_t)t->kb->n_vocab,
@@ -324,6 +342,8 @@ cag_status turn_finish(struct turn *t, cag_answer *out, cag_error *err)
                         (t->kb->no_cache ? (int64_t)t->n_cached : 0);
         out->attention = out->text ? lines : NULL;
         lines = out->text ? NULL : lines;
+        if (out->text)
+            token_logprobs_end(&t->logprobs, out->size, out);
         out->n_generated = t->n_generated;
         out->n_drafted = t->draft.n_drafted;
         out->n_accepted = t->draft.n_accepted;
@@ -348,6 +368,7 @@ void turn_release(struct turn *t)
     cag_sampler_free(t->sampler);
     cag_session_free(t->session);
     turn_mass_release(&t->mass);
+    token_logprobs_release(&t->logprobs);
     t->sampler = NULL;
     t->session = NULL;
 }

@@ -11,6 +11,7 @@
 
 #include "ask/answer_text.h"
 #include "ask/draft.h"
+#include "ask/token_logprobs.h"
 #include "ask/turn_mass.h"
 #include "engine/session.h"
 
@@ -35,7 +36,8 @@ struct turn {
     int32_t feed[CAG_STEP_MAX]; /* the token to feed, while not done,
                                    and drafts of what follows       */
     struct turn_mass mass;      /* where it looks                      */
-    int64_t room;               /* generated tokens at most            */
+    struct token_logprobs logprobs;
+    int64_t room; /* generated tokens at most            */
     int64_t n_prompt, n_generated, n_counted;
     int64_t n_reused; /* of n_prompt: the session has them already */
     double start_s, prefill_s, first_s, end_s;

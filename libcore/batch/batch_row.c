@@ -10,6 +10,7 @@
 #include "evidence/evidence_json.h"
 #include "ask/focus_json.h"
 #include "ask/kb.h"
+#include "ask/token_logprobs.h"
 #include "ask/turn.h"
 #include "util/error.h"
 #include "util/hash.h"
@@ -247,6 +248,8 @@ cag_status row_options_key(const cag_kb *kb, const cag_ask_params *p,
                p->think);
     if (p->focus)
         buf_printf(&b, " focus %s", cag_focus_name(p->focus));
+    if (p->logprobs)
+        buf_printf(&b, " logprobs %d", p->n_top);
     for (int i = 0; i < p->n_stop; i++)
         buf_add(&b, p->stop[i], strlen(p->stop[i]) + 1);
     if (buf_failed(&b)) {
@@ -291,6 +294,7 @@ static bool add_answer(jv *o, const cag_kb *kb, const cag_answer *a,
            jv_set_bool(o, "refused", a->refused) &&
            (!a->checked || evidence_json_add(o, a->checked)) &&
            (!a->looked || focus_json_add(o, a->looked)) &&
+           (!a->n_logprob || token_logprobs_json(o, kb, a)) &&
            jv_set_str(o, "finish_reason", a->finish) &&
            (!a->looped || jv_set_bool(o, "looped", true)) &&
            add_usage(o, a, drafts) &&

@@ -378,8 +378,10 @@ setup() {
     RANDOM=42
     for i in $(seq $rounds); do
         [ -e o ] && rm o
-        timeout -s KILL 0.$((RANDOM % 30 + 5)) \
-            cag-ask -q --batch many.jsonl -o o --resume qwen.kvc 2>/dev/null || true
+        cag-ask -q --batch many.jsonl -o o --resume qwen.kvc 2>/dev/null 3>&- &
+        sleep 0.$((RANDOM % 30 + 5))
+        kill -KILL $! 2>/dev/null || true
+        wait $! || true # "timeout" would not: what it kills may hold its lock yet
         # a torn last line
         [ ! -s o.part ] || [ $((i % 3)) != 0 ] || truncate -s -$((RANDOM % 40)) o.part
     done

@@ -385,3 +385,42 @@ END
     expect 69 cag-serve --listen "${base#http://}" qwen.kvc
     grep -q 'Address already in use' "$err"
 }
+
+@test "logprobs: those of cag-ask, whole and as a stream, in both shapes" {
+    serve qwen.kvc
+    cag-ask -q --json --logprobs 3 -n 12 qwen.kvc "How long?" >want 2>/dev/null
+    cag-ask -q --json -n 12 qwen.kvc "How long?" 2>/dev/null | jq .answer | cmp - <(jq .answer want)
+    jq -e '(.logprobs | length > 0) and all(.logprobs[]; .logprob <= 0 and (.top_logprobs | length) == 3 and
+           .top_logprobs[0].token == .token and .top_logprobs[0].logprob == .logprob and
+           .top_logprobs[1].logprob <= .logprob)' want
+    # drafts change nothing; what is read again is what was said
+    cag-ask -q --json --no-lookup --logprobs 3 -n 12 qwen.kvc "How long?" 2>/dev/null | jq -c .logprobs | cmp - <(jq -c .logprobs want)
+    python3 - want <<'END'
+import json, sys
+row = json.load(open(sys.argv[1]))
+said = b"".join(bytes(t["bytes"]) for t in row["logprobs"]).decode("utf-8", "replace")
+assert row["answer"] in said, (row["answer"], said)
+off = [t["offset"] for t in row["logprobs"]]
+assert off[0] == 0 and off == sorted(off) and off[-1] < len(row["answer"].encode()), off
+END
+    chat 200 qwen "How long?" '"max_tokens":12,"logprobs":true,"top_logprobs":3'
+    jq -c '.choices[0].logprobs.content' "$out" | cmp - <(jq -c '[.logprobs[] | del(.offset)]' want)
+    jq -e '.cag | has("logprobs") | not' "$out"
+    body='{"model":"qwen","max_tokens":12,"logprobs":true,"top_logprobs":3,"stream":true,"messages":[{"role":"user","content":"How long?"}]}'
+    ask 200 POST /v1/chat/completions "$body"
+    grep '^data: {' "$out" | cut -c7- | jq -sc '[.[].choices[]?.logprobs.content // [] | .[]]' | cmp - <(jq -c '[.logprobs[] | del(.offset)]' want)
+    ask 200 POST /v1/completions '{"model":"qwen","max_tokens":12,"logprobs":2,"prompt":"How long?"}'
+    jq -c '.choices[0].logprobs | [.tokens, .token_logprobs]' "$out" | cmp - <(jq -c '[[.logprobs[].token], [.logprobs[].logprob]]' want)
+    jq -e '.choices[0].logprobs | .text_offset[0] == 0 and (.text_offset | . == sort) and all(.top_logprobs[]; length <= 2 and length > 0)' "$out"
+    # one that nobody asked for, or is withheld, has none
+    chat 200 qwen "How long?" '"max_tokens":12'
+    jq -e '.choices[0].logprobs == null' "$out"
+    chat 200 qwen "How long?" '"max_tokens":12,"logprobs":true,"cag":{"require_evidence":"strong"}'
+    jq -e '.cag.refused and .choices[0].logprobs == null' "$out"
+    chat 400 qwen "How long?" '"top_logprobs":3'
+    error invalid_value top_logprobs
+    chat 400 qwen "How long?" '"logprobs":true,"top_logprobs":21'
+    chat 400 qwen "How long?" '"logprobs":3'
+    ask 400 POST /v1/completions '{"model":"qwen","logprobs":6,"prompt":"How long?"}'
+    ask 400 POST /v1/responses '{"model":"qwen","top_logprobs":3,"input":"How long?"}'
+}

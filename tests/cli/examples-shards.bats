@@ -32,7 +32,7 @@ joined() { cat "$@" | grep -v '"complete":true' | steady | jq -cs 'sort_by(.line
     mkdir a
     cat >a/cag-ask <<END
 #!/bin/sh
-[ -e "$work/b" ] || { : >"$work/b"; timeout -s KILL 0.1 "$(command -v cag-ask)" "\$@"; exit 137; }
+[ -e "$work/b" ] || { : >"$work/b"; "$(command -v cag-ask)" "\$@" & sleep 0.1; kill -KILL \$!; wait \$!; exit 137; }
 exec "$(command -v cag-ask)" "\$@"
 END
     chmod +x a/cag-ask

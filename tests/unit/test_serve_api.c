@@ -110,7 +110,7 @@ static void errors_of_the_library_have_no_path(void **state)
 static void use(enum api_kind kind, const cag_answer *a, struct buf *b)
 {
     int n_event = 0;
-    const struct api_answer x = { kind, "1", "kb", 5, a, NULL, &n_event };
+    const struct api_answer x = { kind, "1", "kb", 5, a, NULL, NULL, &n_event };
     struct api_request r;
     struct api_error e;
 
