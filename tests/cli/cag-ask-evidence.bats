@@ -201,6 +201,23 @@ EOF
 
 # --------------------------------------------------------------- demo model
 
+@test "README and cag-ask(1) open with what is printed" {
+    [ -r "${CAG_DEMO_MODEL:-}" ] || skip "no demo model"
+    top="$BATS_TEST_DIRNAME/../.."
+    cp "$top/examples/knowledge.txt" atish.md
+    cag-build -q -m "$CAG_DEMO_MODEL" -o atish.kvc atish.md
+    for page in README.md man/cag-ask.1; do
+        # a command and what stands under it, in the first 60 lines
+        head -n 60 "$top/$page" | sed -n '/^\$ cag-ask --evidence/,/^support:/p' >shown
+        grep '^\$ ' shown | while IFS= read -r command; do
+            printf '%s\n' "$command"
+            bash -c "${command#$ }" 2>&1 | sed '/^unsupported:/d'
+        done >printed
+        [ "$(grep -c '^support: ' shown)" -ge 1 ]
+        cmp shown printed
+    done
+}
+
 # Right answers and evidence of the demo model over the FAQ of XZ Utils.
 @test "the FAQ with the demo model: gold lines first, quotes, what is unsupported" {
     [ -r "${CAG_DEMO_MODEL:-}" ] || skip "no demo model"
