@@ -126,11 +126,10 @@ cag_status focus_init(struct focus *f, cag_kb *kb, const cag_ask_params *p,
     return st;
 }
 
-/* A model of less than half a billion parameters gives strong answers that are
- * wrong; this score it reaches for few of them. */
-static bool is_enough(const cag_look *l)
+static bool is_enough(const cag_kb *kb, const cag_look *l)
 {
-    return l->support == CAG_SUPPORT_STRONG && l->score >= FOCUS_ENOUGH;
+    return !kb->is_small && l->support == CAG_SUPPORT_STRONG &&
+           l->score >= FOCUS_ENOUGH;
 }
 
 bool focus_next(const struct focus *f, cag_focus *look)
@@ -147,7 +146,7 @@ bool focus_next(const struct focus *f, cag_focus *look)
         return f->n_taken < 2;
     }
     *look = automatic(f->kb, f->n_taken - 1);
-    return *look && !is_enough(&l->look[l->given]);
+    return *look && !is_enough(f->kb, &l->look[l->given]);
 }
 
 /* The tokens of the passages, then those of the question. */

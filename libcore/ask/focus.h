@@ -26,8 +26,9 @@
 
 /*
  * AUTO takes looks until an answer is strong with this score: at .1 a model of
- * 0.5B is right for 84 of 100 answers to a manual, at .26 for 90, one of 135M
- * for 1 of 5 at .1 (tests/bench/results/evidence.md).
+ * 0.5B is right for 84 of 100 answers to a manual, at .26 for 90.  No answer of
+ * a small model is enough: one of 135M is right for 1 of 6 at .25, and for 5 of
+ * these 6 at the second look (tests/bench/results/evidence.md).
  */
 #define FOCUS_ENOUGH 0.25
 
