@@ -26,6 +26,15 @@
 #include "kernels/x86/avx512vnni.h"
 #include "kernels/x86/rows_avx512.h"
 
+/* vpdpwssd adds what rows_avx512.c needs an addition for: 1.05 to 1.1 times
+ * the speed for four tokens on a Zen 5 */
+INLINE __m512i quad_sums(__m512i a, __m512i x, __m512i b, __m512i y)
+{
+    return _mm512_dpwssd_epi32(_mm512_madd_epi16(a, x), b, y);
+}
+
+#include "kernels/x86/rows_few_simd.h"
+
 enum {
     LEAST = 11, /* tokens: fewer leave too many lanes empty */
     TILE = 16,
@@ -353,8 +362,15 @@ void rows_avx512vnni(float *y, size_t ldy, const void *xq, size_t xq_stride,
     struct tokens tok;
     void *room = scratch;
 
-    if (n_x < LEAST || is_float(w->type, exact)) {
+    if (is_float(w->type, exact)) {
         rows_avx512(y, ldy, xq, xq_stride, n_x, w, row0, row1, exact, scratch);
+        return;
+    }
+    if (n_x < LEAST) {
+        for (int t = 0; t < n_x; t += FEW)
+            few_quantized(y + (size_t)t * ldy, ldy, x + (size_t)t * xq_stride,
+                          xq_stride, n_x - t < FEW ? n_x - t : FEW, w, row0,
+                          row1);
         return;
     }
     tok.s = 0;
