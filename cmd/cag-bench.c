@@ -171,11 +171,11 @@ static int split_lines(char *text, const char *line[MAX_QUESTION])
 static int write_to(const char *path, const cag_bench_report *r, bool svg)
 {
     bool to_stdout = strcmp(path, "-") == 0, ok = true;
-    FILE *f = to_stdout ? stdout : fopen(path, "we");
+    cag_error err = CAG_ERROR_INIT;
+    FILE *f = to_stdout ? stdout : bench_create(path, &err);
 
     if (!f)
-        return ui_fail(CAG_E_CREATE, path, "cannot create: %s",
-                       strerror(errno));
+        return ui_error(&err);
     if (svg && !bench_print_svg(r, f))
         ui_warn("%s: nothing to draw: no figure has a number of tokens",
                 ui_clean(path));

@@ -1,6 +1,8 @@
 /*
  * cag-serve - answer questions from caches over HTTP.
  */
+#include <cag/tool/text_file.h>
+
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -292,19 +294,6 @@ static void say(const char *cache, const char *what, const cag_error *err)
     pthread_mutex_unlock(&say_lock);
 }
 
-/* The log is its owner's alone, as questions are in it.  Nobody is waited for
- * who reads a FIFO. */
-static int open_log(const char *path)
-{
-    int fd = open(
-        path, O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK | O_NOCTTY | O_CLOEXEC,
-        0600);
-
-    if (fd >= 0)
-        fcntl(fd, F_SETFL, O_APPEND);
-    return fd;
-}
-
 static void log_lost(const char *why)
 {
     pthread_mutex_lock(&say_lock);
@@ -315,16 +304,17 @@ static void log_lost(const char *why)
 
 static void open_log_again(struct server *s)
 {
-    int fd = open_log(o.log);
+    cag_error err = CAG_ERROR_INIT;
+    int fd;
 
-    if (fd >= 0) {
+    if (!cag_open_output(o.log, true, true, &fd, &err)) {
         close(s->log);
         s->log = fd;
         s->log_failed = false;
         return;
     }
     pthread_mutex_lock(&say_lock);
-    ui_warn("%s: %s; the old one stays open", o.log, strerror(errno));
+    ui_warn("%s: %s; the old one stays open", o.log, err.msg);
     pthread_mutex_unlock(&say_lock);
 }
 
@@ -384,9 +374,9 @@ static int serve(struct server *s, char **word)
     if (access_read_keys(s, &err))
         status = ui_error(&err);
     if (o.log && !status) {
-        s->log = open_log(o.log);
-        if (s->log < 0)
-            status = ui_fail(CAG_E_CREATE, o.log, "%s", strerror(errno));
+        /* its owner's alone: questions are in it */
+        if (cag_open_output(o.log, true, true, &s->log, &err))
+            status = ui_error(&err);
     }
     if (!status)
         status = open_sockets(&sockets);

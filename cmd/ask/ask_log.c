@@ -1,8 +1,9 @@
 /*
  * ask_log.c - --log: an answer a line, with when and from which cache.
  */
+#include <cag/tool/text_file.h>
+
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -44,16 +45,19 @@ static char *log_line(const cag_kb *kb, const char *row, size_t n, size_t *size)
 
 int ask_log(const char *path, const cag_kb *kb, const char *row, size_t n)
 {
-    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    cag_error err = CAG_ERROR_INIT;
+    int fd;
+
+    if (cag_open_output(path, true, true, &fd, &err))
+        return ui_error(&err);
     size_t size = 0;
-    char *line = fd >= 0 ? log_line(kb, row, n, &size) : NULL;
+    char *line = log_line(kb, row, n, &size);
     /* one write, so that lines of two processes never mix */
     bool ok = line && write(fd, line, size) == (ssize_t)size;
 
     if (!ok)
         ui_fail(CAG_E_IO, path, "cannot write the log: %s", strerror(errno));
     free(line);
-    if (fd >= 0)
-        close(fd);
+    close(fd);
     return ok ? UI_OK : UI_IOERR;
 }

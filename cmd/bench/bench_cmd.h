@@ -38,6 +38,8 @@ cag_status bench_ask_process(void *ctx, const char *kvc, const char *model,
 
 enum { BENCH_MD, BENCH_CSV, BENCH_JSON, BENCH_JSONL };
 extern const char *const bench_formats[];
+/* A file that replaces what path names (cag_open_output); NULL: err. */
+FILE *bench_create(const char *path, cag_error *err);
 /* Print a report; false after a message. */
 bool bench_print(const cag_bench_report *r, int format, FILE *to);
 bool bench_print_svg(const cag_bench_report *r, FILE *to);

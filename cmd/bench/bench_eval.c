@@ -354,9 +354,8 @@ static int judge(cag_kb *kb, const cag_gold_set *gold, const char *old,
     if (o.rows && (cag_check_text_output(o.rows, &err) ||
                    cag_check_beside(cag_kb_get_kvc(kb), o.rows, &err)))
         return ui_error(&err);
-    if (o.rows && !(rows = fopen(o.rows, "we")))
-        return ui_fail(CAG_E_CREATE, o.rows, "cannot create: %s",
-                       strerror(errno));
+    if (o.rows && !(rows = bench_create(o.rows, &err)))
+        return ui_error(&err);
     e->row = rows ? put_row : NULL;
     e->ctx = rows;
     ui_catch(true);

@@ -5,6 +5,7 @@
  * program beside its figure.
  */
 #include <cag/tool/bench.h>
+#include <cag/tool/text_file.h>
 
 #include <string.h>
 #include <unistd.h>
@@ -15,6 +16,22 @@
 #include "cmd/cli/ui_internal.h"
 
 const char *const bench_formats[] = { "md", "csv", "json", "jsonl", NULL };
+
+FILE *bench_create(const char *path, cag_error *err)
+{
+    int fd;
+    FILE *f;
+
+    if (cag_open_output(path, false, false, &fd, err))
+        return NULL;
+    f = fdopen(fd, "w");
+    if (!f) {
+        close(fd);
+        err->status = CAG_E_NOMEM;
+        snprintf(err->msg, sizeof err->msg, "out of memory");
+    }
+    return f;
+}
 
 /* --------------------------------------------------------------- Markdown */
 

@@ -260,6 +260,8 @@ cag_status cag_rows_open(const char *path, bool resume,
         st = cag_fail_nomem(err, "path");
     } else if (there && S_ISDIR(s.st_mode)) {
         st = cag_fail(err, CAG_E_CREATE, path, -1, "is a directory");
+    } else if ((st = trust_links(path, err)) != CAG_OK) {
+        /* not ours to follow */
     } else if (device) {
         /* an open file goes on where it stands, `>> log' is not cut */
         r->fd = named >= 0 ? fcntl(named, F_DUPFD_CLOEXEC, 0)

@@ -192,6 +192,8 @@ cag_status file_can_create(const char *path, cag_error *err)
     if (!dir)
         st = cag_fail_nomem(err, "path");
     else
+        st = trust_links(path, err);
+    if (!st)
         st = check_target(real, &s, &exists, err);
     if (!st && access(dir, W_OK | X_OK) != 0)
         st = cag_fail_sys(err, CAG_E_CREATE, errno, path,
@@ -218,7 +220,9 @@ cag_status file_out_open(struct file_out *o, const char *path, int mode,
         st = cag_fail_nomem(err, "path");
         goto out;
     }
-    st = check_target(o->path, &old, &exists, err);
+    st = trust_links(path, err);
+    if (!st)
+        st = check_target(o->path, &old, &exists, err);
     if (st)
         goto out;
     const char *name = base_name(o->path);

@@ -15,6 +15,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 #include "util/file.h"
+#include "util/mem.h"
 
 #define ACL "system.posix_acl_access"
 
@@ -81,6 +82,50 @@ cag_status trust_read(const char *path, size_t max_bytes, struct buf *b,
         st = file_read_fd(fd, path, max_bytes, b, err);
         close(fd);
     }
+    return st;
+}
+
+/* A name the caller may write through, or err says why not.  *next: where it
+ * leads, heap; NULL where it is no link, or memory is short (then who opens it
+ * will notice). */
+static cag_status step_link(const char *path, const char *at, char **next,
+                            cag_error *err)
+{
+    char link[4096], *dir;
+    struct stat s;
+    ssize_t n;
+
+    *next = NULL;
+    if (lstat(at, &s) != 0 || !S_ISLNK(s.st_mode))
+        return CAG_OK;
+    if (!trust_owner(&s))
+        return cag_fail(err, CAG_E_CREATE, path, -1,
+                        "is a link that user %lu has made, who would choose "
+                        "what is written over; name the file itself",
+                        (unsigned long)s.st_uid);
+    n = readlink(at, link, sizeof link - 1);
+    if (n < 0)
+        return CAG_OK;
+    link[n] = 0;
+    dir = file_dirname(at);
+    *next = dir ? file_join(dir, link) : NULL;
+    mem_free(dir);
+    return CAG_OK;
+}
+
+cag_status trust_links(const char *path, cag_error *err)
+{
+    char *at = mem_strdup(path);
+    cag_status st = CAG_OK;
+
+    for (int hops = 0; at && !st && hops < 40; hops++) {
+        char *next;
+
+        st = step_link(path, at, &next, err);
+        mem_free(at);
+        at = next;
+    }
+    mem_free(at);
     return st;
 }
 

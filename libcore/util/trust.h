@@ -32,6 +32,12 @@ cag_status trust_open(const char *path, int *fd, cag_error *err);
 /* All of such a file, appended to b; also CAG_E_LIMIT above max_bytes. */
 cag_status trust_read(const char *path, size_t max_bytes, struct buf *b,
                       cag_error *err);
+/*
+ * May path be written?  A link under that name which neither the caller nor
+ * root has made would let its owner choose what is written over: CAG_E_CREATE.
+ * So for each link on the way.
+ */
+cag_status trust_links(const char *path, cag_error *err);
 /* The same of a directory. */
 bool trust_dir(const char *path);
 

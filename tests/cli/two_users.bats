@@ -226,3 +226,39 @@ mode_is() {
     alice mkfifo alice/s.md
     fails 66 "is now a pipe or a device" alice cag-build -q --refresh k.kvc
 }
+
+@test "no output goes through a link that another user has made" {
+    chmod 777 "$dir" # and not sticky: the kernel does not help
+    printf 'How long?\n' >q.txt
+    printf '{"question":"How long?","answers":["47"]}\n' >gold.jsonl
+    chmod 644 q.txt gold.jsonl
+    ok alice cag-build -q --mode 644 -m "$model" -o k.kvc src.md
+    alice sh -c 'echo precious >alice/own'
+    for to in out log dep json svg rows kvc tensors serve; do
+        bob ln -s alice/own "by-bob.$to"
+        bob ln -s "by-bob.$to" "twice.$to"
+    done
+    for by in by-bob twice; do
+        fails 73 "is a link that user 20002 has made" alice cag-ask -q -n 2 --batch q.txt -o $by.out k.kvc
+        fails 73 "is a link that user 20002 has made" alice cag-ask -q -n 2 --log $by.log k.kvc "How long?"
+        fails 73 "is a link that user 20002 has made" alice cag-build -q -B --depfile $by.dep -m "$model" -o k2.kvc src.md
+        fails 73 "is a link that user 20002 has made" alice cag-build -q -m "$model" -o $by.kvc src.md
+        fails 73 "is a link that user 20002 has made" alice cag-bench load -q -r 1 --export-json $by.json k.kvc
+        fails 73 "is a link that user 20002 has made" alice cag-bench load -q -r 1 --svg $by.svg k.kvc
+        fails 73 "is a link that user 20002 has made" alice cag-bench eval -q -n 2 --questions gold.jsonl --rows $by.rows k.kvc
+        fails 73 "is a symbolic link" alice cag-inspect -q --export $by.tensors k.kvc
+        fails 73 "is a link that user 20002 has made" alice cag-serve --listen 127.0.0.1:0 --log $by.serve k.kvc
+    done
+    [ "$(cat alice/own)" = precious ]
+    # one's own lead where one wants
+    alice ln -s alice/answers mine
+    ok alice cag-ask -q -n 2 --batch q.txt -o mine k.kvc
+    [ -s alice/answers ]
+    alice ln -s alice/lines mine.log
+    ok alice cag-ask -q -n 2 --log mine.log k.kvc "How long?"
+    [ "$(wc -l <alice/lines)" = 1 ]
+    # and nobody is waited for
+    alice mkfifo pipe
+    fails 74 "is a FIFO that nobody reads" alice timeout 20 cag-ask -q -n 2 --log pipe k.kvc "How long?"
+    fails 73 "is a FIFO that nobody reads" alice timeout 20 cag-bench load -q -r 1 --export-json pipe k.kvc
+}
