@@ -437,7 +437,7 @@ static cag_status open_index(const char *dir, const char *index,
     cag_status st;
     size_t i;
 
-    st = jv_parse_file(index, MAX_INDEX, &root, err);
+    st = jv_parse_object(index, MAX_INDEX, &root, err);
     if (st)
         return st;
     map = jv_get(root, "weight_map");

@@ -73,7 +73,7 @@ static cag_status template_of_config(struct cag_model *m, const char *path,
     jv *root = NULL;
     const char *text;
     size_t n = 0;
-    cag_status st = jv_parse_file(path, MAX_CONFIG_BYTES, &root, err);
+    cag_status st = jv_parse_object(path, MAX_CONFIG_BYTES, &root, err);
 
     if (st)
         return st;
@@ -129,9 +129,9 @@ static cag_status read_config(struct cag_model *m, const char *dir,
                       "and tokenizer.json");
         goto out;
     }
-    st = jv_parse_file(path, MAX_CONFIG_BYTES, &config, err);
+    st = jv_parse_object(path, MAX_CONFIG_BYTES, &config, err);
     if (!st && file_exists(gen_path))
-        st = jv_parse_file(gen_path, MAX_CONFIG_BYTES, &generation, err);
+        st = jv_parse_object(gen_path, MAX_CONFIG_BYTES, &generation, err);
     if (!st)
         st = config_from_json(config, generation, path, &m->config, err);
     if (!st) {

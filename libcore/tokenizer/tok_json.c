@@ -561,7 +561,7 @@ static cag_status read_bos(struct load *l, const jv *config)
 /* A file that may be absent: *out stays NULL then. */
 static cag_status parse_optional(const char *path, jv **out, cag_error *err)
 {
-    return file_exists(path) ? jv_parse_file(path, MAX_BYTES, out, err)
+    return file_exists(path) ? jv_parse_object(path, MAX_BYTES, out, err)
                              : CAG_OK;
 }
 
@@ -654,7 +654,7 @@ cag_status tok_from_dir(const char *dir, cag_tokenizer **out, cag_error *err)
         if (!path[i])
             st = cag_fail_nomem(err, "path");
         else if (i == F_TOKENIZER)
-            st = jv_parse_file(path[i], MAX_BYTES, &doc[i], err);
+            st = jv_parse_object(path[i], MAX_BYTES, &doc[i], err);
         else
             st = parse_optional(path[i], &doc[i], err);
     }

@@ -205,6 +205,22 @@ cag_status jv_parse_file(const char *path, size_t max_bytes, jv **out,
     return st;
 }
 
+cag_status jv_parse_object(const char *path, size_t max_bytes, jv **out,
+                           cag_error *err)
+{
+    jv *v = NULL;
+    cag_status st = jv_parse_file(path, max_bytes, &v, err);
+
+    if (!st && jv_type(v) != JV_OBJECT) {
+        st = cag_fail(err, CAG_E_FORMAT, path, -1,
+                      "holds %s, expected a JSON object", jv_type_name(v));
+        jv_free(v);
+        v = NULL;
+    }
+    *out = v;
+    return st;
+}
+
 void jv_free(jv *v)
 {
     json_decref(raw(v));

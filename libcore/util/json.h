@@ -32,6 +32,9 @@ cag_status jv_parse(const char *text, size_t n, const char *file, jv **out,
                     cag_error *err);
 cag_status jv_parse_file(const char *path, size_t max_bytes, jv **out,
                          cag_error *err);
+/* The same of a file that must hold an object: else CAG_E_FORMAT. */
+cag_status jv_parse_object(const char *path, size_t max_bytes, jv **out,
+                           cag_error *err);
 void jv_free(jv *v); /* drops one owned reference */
 
 enum jv_type jv_type(const jv *v); /* NULL -> JV_NULL */

@@ -126,6 +126,21 @@ model_of() { cag-inspect --json "$1" | jq -r '.meta.model.hub // .meta.model.pat
     fails 66 "was not found" cag-ask -q --stale ignore -n 4 one/two/l.kvc hi
 }
 
+@test "a part of a model that is no JSON object is an error, not as if it were absent" {
+    local name text
+    cp -r "$models/qwen3" m
+    for name in config.json tokenizer.json tokenizer_config.json special_tokens_map.json \
+        generation_config.json added_tokens.json model.safetensors.index.json; do
+        for text in '[]' 1 '"x"' null true; do
+            rm -rf n && cp -r m n
+            [ $name != model.safetensors.index.json ] || rm n/model.safetensors
+            printf '%s' "$text" >"n/$name"
+            fails 65 "cag-build: n/$name: holds " cag-build -q -m n -o kb.kvc a.md
+            says "expected a JSON object"
+        done
+    done
+}
+
 @test "a part of a model that is a FIFO, a device or a directory is an error, and nobody waits for it" {
     local name kind
     cp -r "$models/qwen3" m
