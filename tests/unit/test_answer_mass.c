@@ -259,15 +259,14 @@ static void same(const cag_answer *a, const cag_answer *b)
     assert_string_equal(b->checked->by, "words+heads");
 }
 
-static void together_or_alone(void **state)
+static void together_or_alone_in(const char *path)
 {
     static const int threads[] = { 1, 2, 8 };
     cag_answer want[N_QUESTION], got[N_QUESTION];
     cag_ask_params p = params();
 
-    (void)state;
-    set_heads(kvc, good, 2, .001f);
-    cag_kb *kb = open_kb(kvc, 1, false);
+    set_heads(path, good, 2, .001f);
+    cag_kb *kb = open_kb(path, 1, false);
     assert_string_equal(cag_kb_evidence_by(kb), "words+heads");
     for (int i = 0; i < N_QUESTION; i++) {
         const struct line_mass *m;
@@ -284,7 +283,7 @@ static void together_or_alone(void **state)
         assert_true(sum[0] > 0 && sum[0] <= 1 && sum[1] > 0 && sum[1] <= 1);
     }
     for (int t = 0; t < 3; t++) {
-        cag_kb *k = open_kb(kvc, threads[t], false);
+        cag_kb *k = open_kb(path, threads[t], false);
         cag_question q[N_QUESTION];
         cag_chat *c;
 
@@ -314,6 +313,26 @@ static void together_or_alone(void **state)
     for (int i = 0; i < N_QUESTION; i++)
         cag_answer_release(&want[i]);
     cag_kb_close(kb);
+}
+
+static void together_or_alone(void **state)
+{
+    static const char *const codecs[] = { "f16", "f16z", "q8h" };
+    char path[64], name[64];
+
+    (void)state;
+    in_dir(path, "codec.kvc");
+    fault_source = (cag_source_spec){ .path = in_dir(name, "docs/b.md") };
+    for (int i = 0; i < 3; i++) {
+        cag_build_opts o;
+
+        build_opts(&o, path);
+        o.codec = codecs[i];
+        o.max_loss = 1;
+        build_ok(&o);
+        together_or_alone_in(path);
+    }
+    fault_source = (cag_source_spec){ .path = fault_docs };
 }
 
 static void by_words(const char *path, bool no_cache)
