@@ -106,6 +106,7 @@ static void cag_object(struct call *c)
     jv_set_bool(c->ask->row, "stale", f.is_stale);
 }
 
+/* What is under way is the scheduler's: the row is ours when it is done. */
 static struct api_answer describe(struct call *c)
 {
     return (struct api_answer){ .kind = c->ask->req.kind,
@@ -113,7 +114,7 @@ static struct api_answer describe(struct call *c)
                                 .model = c->ask->cache->id,
                                 .created = c->created,
                                 .a = &c->ask->answer,
-                                .cag = c->ask->row,
+                                .cag = c->ask->done ? c->ask->row : NULL,
                                 .logprobs = c->logprobs,
                                 .n_event = &c->n_event };
 }
