@@ -186,8 +186,8 @@ cag_status kb_check_files(const cag_kb *kb, cag_error *err)
         if (file_stat(kb->file[i].path, &is, NULL) || is.dev != was->dev ||
             is.ino != was->ino)
             continue;
-        if (is.size_bytes != was->size_bytes || is.mtime_ns != was->mtime_ns ||
-            is.ctime_ns != was->ctime_ns)
+        /* not the ctime: another link or mode changes no byte */
+        if (is.size_bytes != was->size_bytes || is.mtime_ns != was->mtime_ns)
             return cag_fail(err, CAG_E_IO, kb->file[i].path, -1,
                             "was changed in place while it is in use; start "
                             "again (and replace it by renaming, as mv does)");

@@ -187,6 +187,23 @@ END
     serve_end
 }
 
+@test "another link to the model or the cache, or another mode, changes nothing" {
+    cp -r "$MODELS/qwen3" own
+    cag-build -q -m own -o own.kvc live/kb.md
+    serve own.kvc
+    chat 200 own "How long?" '"max_tokens":5'
+    answer >want
+    for f in own/model.safetensors own/config.json own.kvc; do
+        ln "$f" link
+        chmod 640 "$f"
+        chat 200 own "How long?" '"max_tokens":5'
+        answer | cmp - want
+        rm link
+        chat 200 own "How long?" '"max_tokens":5'
+    done
+    run ! grep -q 'cannot be used' "$log"
+}
+
 @test "sources that change make a cache stale, and fresh again" {
     serve live llama.kvc
     cp -p live/kb.md before.md
