@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "ask/kb.h"
-#include "ask/repeat.h"
+#include "generate/repeat.h"
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/mem.h"

@@ -9,8 +9,8 @@
 
 #include <cag/ask.h>
 
-#include "ask/answer_text.h"
-#include "ask/draft.h"
+#include "generate/answer_text.h"
+#include "generate/draft.h"
 #include "ask/token_logprobs.h"
 #include "ask/turn_mass.h"
 #include "engine/session.h"

@@ -314,7 +314,7 @@ EOF
     rc=0
     python3 - <<'EOF' || rc=$?
 import signal, subprocess, sys, time
-p = subprocess.Popen(["cag-ask", "--think", "opens.kvc", "Write a very long story about Maya, with every detail of her life."],
+p = subprocess.Popen(["cag-ask", "--think", "-n", "6000", "opens.kvc", "Write a very long story about Maya, with every detail of her life."],
                      stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                      preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler))
 time.sleep(1.5)

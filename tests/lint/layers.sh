@@ -31,8 +31,9 @@ my %may = (      # directory -> what "..." and <cag...> may begin with
                                   tokenizer/ util/ kernels/)],
     "libcore/evidence"     => [qw(cag evidence/ util/)],
     "libcore/passage"      => [qw(cag passage/ evidence/ engine/ util/)],
-    "libcore/ask"          => [qw(cag ask/ passage/ evidence/ binding/ prompt/ engine/ kvc/
-                                  model/ tokenizer/ util/)],
+    "libcore/generate"     => [qw(cag generate/ util/)],
+    "libcore/ask"          => [qw(cag ask/ generate/ passage/ evidence/ binding/ prompt/ engine/
+                                  kvc/ model/ tokenizer/ util/)],
     "libcore/batch"        => [qw(cag batch/ ask/ evidence/ engine/ kvc/ model/ tokenizer/
                                   util/)],
     "libcore/eval"         => [qw(cag eval/ ask/ passage/ evidence/ kvc/ tokenizer/ util/)],

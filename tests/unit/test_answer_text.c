@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include "ask/answer_text.h"
+#include "generate/answer_text.h"
 
 struct seen {
     char text[512];

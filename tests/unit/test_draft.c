@@ -3,7 +3,7 @@
  */
 #include "tests/lib/unit.h"
 
-#include "ask/draft.h"
+#include "generate/draft.h"
 #include "util/mem.h"
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))

@@ -9,7 +9,7 @@
 
 #include "ask/crew.h"
 #include "ask/kb.h"
-#include "ask/repeat.h"
+#include "generate/repeat.h"
 
 static char kvc[64];
 static cag_kb *kb;

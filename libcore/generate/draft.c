@@ -13,7 +13,7 @@
  * most; the balance is capped at MOST_OWNED, so that a long quote does not pay
  * for a page of prose.
  */
-#include "ask/draft.h"
+#include "generate/draft.h"
 
 #include <string.h>
 

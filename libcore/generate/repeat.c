@@ -1,7 +1,7 @@
 /*
  * repeat.c - see repeat.h.
  */
-#include "ask/repeat.h"
+#include "generate/repeat.h"
 
 /* How many tokens at the end are equal to those `period` before them, up to
  * most. */

@@ -1,7 +1,7 @@
 /*
  * answer_text.c - see answer_text.h.
  */
-#include "ask/answer_text.h"
+#include "generate/answer_text.h"
 
 #include <string.h>
 
