@@ -104,12 +104,11 @@ static bool reset_chat(struct talk *t, const char *arg, int *status)
     return true;
 }
 
-/* In one step, readable by the user alone, and never in the place of another
- * kind of file. */
+/* Never in the place of another kind of file. */
 static int save_text(const char *path, const char *text)
 {
-    char aside[4200], first = '[';
-    size_t n = strlen(text);
+    cag_error err = CAG_ERROR_INIT;
+    char first = '[';
     int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     struct stat s;
     bool other = fd < 0 && errno != ENOENT;
@@ -122,22 +121,7 @@ static int save_text(const char *path, const char *text)
     if (other)
         return ui_fail(CAG_E_CREATE, path,
                        "this file holds no conversation: not replaced");
-    snprintf(aside, sizeof aside, "%s.XXXXXX", path);
-    fd = mkstemp(aside);
-    if (fd < 0)
-        return ui_fail(CAG_E_CREATE, path, "cannot create: %s",
-                       strerror(errno));
-    if (write(fd, text, n) != (ssize_t)n || write(fd, "\n", 1) != 1 ||
-        fsync(fd) || rename(aside, path)) {
-        int status =
-            ui_fail(CAG_E_IO, path, "cannot write: %s", strerror(errno));
-
-        unlink(aside);
-        close(fd);
-        return status;
-    }
-    close(fd);
-    return UI_OK;
+    return cag_write_text(path, text, 0600, &err) ? ui_error(&err) : UI_OK;
 }
 
 static bool save_chat(struct talk *t, const char *arg, int *status)

@@ -3,6 +3,7 @@
  */
 #include "cmd/cli/places.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -145,7 +146,8 @@ int64_t places_epoch(void)
         return -1;
     errno = 0;
     n = strtoll(v, &end, 10);
-    if (errno || *end || n < 0 || n > 253402300799)
+    if (errno || *end || !isdigit((unsigned char)*v) || n < 0 ||
+        n > 253402300799)
         opt_fail("SOURCE_DATE_EPOCH is '%s', expected seconds since 1970", v);
     return n;
 }

@@ -37,9 +37,9 @@
 enum mode { ROWS_STAND, ROWS_APPEND, ROWS_COPY };
 
 struct cag_rows {
-    int fd;     /* PATH.part, locked; or the device         */
-    char *path; /* symbolic links followed                  */
-    char *part; /* NULL: PATH is a device or a pipe         */
+    int fd;                       /* PATH.part, locked; or the device         */
+    struct file_place path, part; /* of the device: only path.path */
+    bool device;                  /* or a pipe: there is no PATH.part */
     enum mode mode;
     uint64_t old, kept; /* whole rows found; of them, those that stand */
     uint64_t end;       /* where PATH.part goes on                  */
@@ -55,21 +55,27 @@ struct cag_rows {
  * PATH has.  -1 with errno. */
 static int open_new_or_old(const cag_rows *r)
 {
-    const int flags = O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW;
     struct stat s;
-    bool there = stat(r->path, &s) == 0;
-    int fd = open(r->part, flags | O_CREAT | O_EXCL, there ? 0600 : 0666);
+    int old = file_place_open(&r->path, O_RDONLY, 0);
+    bool there =
+        (old >= 0 ? fstat(old, &s) : file_place_stat(&r->path, &s)) == 0;
+    int fd = file_place_open(&r->part, O_RDWR | O_CREAT | O_EXCL,
+                             there ? 0600 : 0666);
+    int sys;
 
-    if (fd < 0)
-        return errno == EEXIST ? open(r->part, flags) : -1;
-    if (there && trust_inherit(fd, r->path, &s, -1) != 0) {
-        int sys = errno;
-
-        unlink(r->part);
+    if (fd < 0 && errno == EEXIST) {
+        fd = file_place_open(&r->part, O_RDWR, 0);
+    } else if (fd >= 0 && there && trust_inherit(fd, old, &s, -1) != 0) {
+        sys = errno;
+        unlinkat(r->part.dir, r->part.name, 0);
         close(fd);
+        fd = -1;
         errno = sys;
-        return -1;
     }
+    sys = errno;
+    if (old >= 0)
+        close(old);
+    errno = sys;
     return fd;
 }
 
@@ -79,14 +85,14 @@ static cag_status may_use(const cag_rows *r, const struct stat *s,
                           cag_error *err)
 {
     if (!S_ISREG(s->st_mode))
-        return cag_fail(err, CAG_E_CREATE, r->part, -1,
+        return cag_fail(err, CAG_E_CREATE, r->part.path, -1,
                         "is not a regular file");
     if (!trust_owner(s))
-        return cag_fail(err, CAG_E_CREATE, r->part, -1,
+        return cag_fail(err, CAG_E_CREATE, r->part.path, -1,
                         "belongs to another user: move it away, or choose "
                         "another output");
     if (s->st_nlink > 1)
-        return cag_fail(err, CAG_E_CREATE, r->part, -1,
+        return cag_fail(err, CAG_E_CREATE, r->part.path, -1,
                         "has another name too (a hard link): move it away, or "
                         "choose another output");
     return CAG_OK;
@@ -106,11 +112,11 @@ static cag_status open_part(cag_rows *r, cag_error *err)
         if (r->fd < 0 && errno == ENOENT && i + 1 < TRIES)
             continue; /* it was there, and was renamed */
         if (r->fd < 0 && errno == ELOOP)
-            return cag_fail(err, CAG_E_CREATE, r->part, -1,
+            return cag_fail(err, CAG_E_CREATE, r->part.path, -1,
                             "is a symbolic link: remove it, rows go there "
                             "first");
         if (r->fd < 0 || fstat(r->fd, &a) != 0)
-            return cag_fail_sys(err, CAG_E_CREATE, errno, r->part,
+            return cag_fail_sys(err, CAG_E_CREATE, errno, r->part.path,
                                 "cannot create");
         st = may_use(r, &a, err);
         if (st)
@@ -120,15 +126,15 @@ static cag_status open_part(cag_rows *r, cag_error *err)
                errno == EINTR)
             ;
         if (locked != 0 && errno == EWOULDBLOCK)
-            return cag_fail(err, CAG_E_LOCKED, r->part, -1,
+            return cag_fail(err, CAG_E_LOCKED, r->part.path, -1,
                             "another run is writing it");
-        if (lstat(r->part, &b) == 0 && a.st_dev == b.st_dev &&
+        if (file_place_stat(&r->part, &b) == 0 && a.st_dev == b.st_dev &&
             a.st_ino == b.st_ino)
             return CAG_OK;
         close(r->fd);
         r->fd = -1;
     }
-    return cag_fail(err, CAG_E_LOCKED, r->part, -1,
+    return cag_fail(err, CAG_E_LOCKED, r->part.path, -1,
                     "other runs come and go under this name");
 }
 
@@ -139,7 +145,7 @@ static cag_status check_torn(const cag_rows *r, cag_error *err)
     ssize_t n = pread(r->fd, head, sizeof head, 0);
 
     if (n < 0)
-        return cag_fail_sys(err, CAG_E_IO, errno, r->part, "cannot read");
+        return cag_fail_sys(err, CAG_E_IO, errno, r->part.path, "cannot read");
     return memcmp(head, ROW_BEGIN, (size_t)n) ? rows_foreign(r, err) : CAG_OK;
 }
 
@@ -147,26 +153,27 @@ static cag_status find_earlier(cag_rows *r, cag_error *err)
 {
     uint64_t size = 0;
     struct stat s;
-    cag_status st = earlier_whole(r->fd, r->part, &r->old, err);
+    cag_status st = earlier_whole(r->fd, r->part.path, &r->old, err);
 
     if (!st && !r->old)
         st = check_torn(r, err);
     if (st)
         return st;
-    st = earlier_add(r->earlier, r->part, r->fd, r->old, err);
+    st = earlier_add(r->earlier, r->part.path, r->fd, r->old, err);
     if (st)
         return st;
-    r->path_fd = open(r->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    r->path_fd = file_place_open(&r->path, O_RDONLY, 0);
     if (r->path_fd < 0)
-        return errno == ENOENT
-                   ? CAG_OK
-                   : cag_fail_sys(err, CAG_E_IO, errno, r->path, "cannot read");
+        return errno == ENOENT ? CAG_OK
+                               : cag_fail_sys(err, CAG_E_IO, errno,
+                                              r->path.path, "cannot read");
     if (fstat(r->path_fd, &s) != 0 || !trust_owner(&s))
-        return cag_fail(err, CAG_E_CREATE, r->path, -1,
+        return cag_fail(err, CAG_E_CREATE, r->path.path, -1,
                         "belongs to another user, so its rows are not "
                         "believed: move it away, or choose another output");
-    st = earlier_whole(r->path_fd, r->path, &size, err);
-    return st ? st : earlier_add(r->earlier, r->path, r->path_fd, size, err);
+    st = earlier_whole(r->path_fd, r->path.path, &size, err);
+    return st ? st
+              : earlier_add(r->earlier, r->path.path, r->path_fd, size, err);
 }
 
 /* PATH and PATH.part are none of the files that are read. */
@@ -179,13 +186,13 @@ static cag_status check_keep(const cag_rows *r, const char *path,
     for (int i = 0; i < n_keep; i++) {
         if (!keep[i].path || stat(keep[i].path, &k) != 0)
             continue;
-        if (stat(r->path, &s) == 0 && s.st_dev == k.st_dev &&
+        if (file_place_stat(&r->path, &s) == 0 && s.st_dev == k.st_dev &&
             s.st_ino == k.st_ino)
             return cag_fail(err, CAG_E_USAGE, path, -1, "the output is %s",
                             keep[i].what);
-        if (stat(r->part, &s) == 0 && s.st_dev == k.st_dev &&
+        if (file_place_stat(&r->part, &s) == 0 && s.st_dev == k.st_dev &&
             s.st_ino == k.st_ino)
-            return cag_fail(err, CAG_E_USAGE, r->part, -1,
+            return cag_fail(err, CAG_E_USAGE, r->part.path, -1,
                             "rows go to this file first, and it is %s",
                             keep[i].what);
     }
@@ -199,8 +206,8 @@ static cag_status refuse_content(const cag_rows *r, cag_error *err)
     struct stat s;
 
     if (fstat(r->fd, &s) != 0)
-        return cag_fail_sys(err, CAG_E_IO, errno, r->part, "cannot read");
-    return s.st_size ? cag_fail(err, CAG_E_CREATE, r->part, -1,
+        return cag_fail_sys(err, CAG_E_IO, errno, r->part.path, "cannot read");
+    return s.st_size ? cag_fail(err, CAG_E_CREATE, r->part.path, -1,
                                 "is there: rows of an earlier run, or another "
                                 "file; go on with --resume, or move it away")
                      : CAG_OK;
@@ -210,22 +217,20 @@ static cag_status open_file(cag_rows *r, const char *path, bool resume,
                             const cag_rows_keep *keep, int n_keep,
                             cag_error *err)
 {
-    struct buf name = BUF_INIT;
-    cag_status st;
+    cag_status st = file_place_beside(&r->part, &r->path, ".part", err);
+    int fd;
 
-    buf_str(&name, r->path);
-    buf_str(&name, ".part");
-    r->part = buf_detach(&name, NULL);
-    if (!r->part)
-        return cag_fail_nomem(err, "path");
-    st = check_keep(r, path, keep, n_keep, err);
     if (!st)
-        st = file_check_text(r->path, err);
+        st = check_keep(r, path, keep, n_keep, err);
+    if (!st && (fd = file_place_open(&r->path, O_RDONLY, 0)) >= 0) {
+        st = file_check_text(fd, r->path.path, err);
+        close(fd);
+    }
     if (!st)
         st = open_part(r, err);
     if (st)
         return st;
-    file_out_clean(r->part);
+    file_out_clean(&r->part);
     if (resume)
         return find_earlier(r, err);
     r->mode = ROWS_APPEND;
@@ -234,9 +239,25 @@ static cag_status open_file(cag_rows *r, const char *path, bool resume,
 
 cag_status rows_foreign(const cag_rows *r, cag_error *err)
 {
-    return cag_fail(err, CAG_E_CREATE, r->part, -1,
+    return cag_fail(err, CAG_E_CREATE, r->part.path, -1,
                     "holds no rows of cag-ask: move it away, or choose "
                     "another output");
+}
+
+/* Written as it comes.  An open file that is named goes on where it stands:
+ * `>> log' is not cut. */
+static cag_status open_device(cag_rows *r, int named, cag_error *err)
+{
+    r->device = true;
+    r->fd = named >= 0 ? fcntl(named, F_DUPFD_CLOEXEC, 0)
+                       : file_place_open_output(&r->path, 0, 0);
+    if (r->fd < 0 && errno == ENXIO)
+        return cag_fail(err, CAG_E_CREATE, r->path.path, -1,
+                        "is a FIFO that nobody reads");
+    if (r->fd < 0)
+        return cag_fail_sys(err, CAG_E_CREATE, errno, r->path.path,
+                            "cannot open");
+    return CAG_OK;
 }
 
 cag_status cag_rows_open(const char *path, bool resume,
@@ -244,31 +265,24 @@ cag_status cag_rows_open(const char *path, bool resume,
                          cag_error *err)
 {
     cag_rows *r = mem_zalloc(sizeof *r);
-    struct stat s;
-    bool there = stat(path, &s) == 0;
     int named = file_named_fd(path);
-    bool device = there && (!S_ISREG(s.st_mode) || named >= 0);
+    struct stat s;
     cag_status st;
 
     if (!r)
         return cag_fail_nomem(err, "rows");
     r->fd = r->copy.fd = r->path_fd = -1;
     r->earlier = mem_zalloc(sizeof *r->earlier);
-    /* what /dev/stdout links to may be no path at all */
-    r->path = device ? mem_strdup(path) : file_follow(path);
-    if (!r->path || !r->earlier) {
-        st = cag_fail_nomem(err, "path");
-    } else if (there && S_ISDIR(s.st_mode)) {
-        st = cag_fail(err, CAG_E_CREATE, path, -1, "is a directory");
-    } else if ((st = trust_links(path, err)) != CAG_OK) {
+    st = r->earlier ? file_place_find(&r->path, path, err)
+                    : cag_fail_nomem(err, "path");
+    if (st) {
         /* not ours to follow */
-    } else if (device) {
-        /* an open file goes on where it stands, `>> log' is not cut */
-        r->fd = named >= 0 ? fcntl(named, F_DUPFD_CLOEXEC, 0)
-                           : open(path, O_WRONLY | O_CLOEXEC);
-        st = r->fd >= 0
-                 ? CAG_OK
-                 : cag_fail_sys(err, CAG_E_CREATE, errno, path, "cannot open");
+    } else if (named >= 0 || r->path.open ||
+               (file_place_stat(&r->path, &s) == 0 && !S_ISREG(s.st_mode) &&
+                !S_ISDIR(s.st_mode))) {
+        st = open_device(r, named, err);
+    } else if (file_place_stat(&r->path, &s) == 0 && S_ISDIR(s.st_mode)) {
+        st = cag_fail(err, CAG_E_CREATE, path, -1, "is a directory");
     } else {
         st = open_file(r, path, resume, keep, n_keep, err);
     }
@@ -281,7 +295,7 @@ cag_status cag_rows_open(const char *path, bool resume,
 
 const char *cag_rows_part(const cag_rows *r)
 {
-    return r->part;
+    return r->device ? NULL : r->part.path;
 }
 
 /* -------------------------------------------------------------------- put */
@@ -295,7 +309,8 @@ static cag_status put_device(cag_rows *r, const char *row, size_t n,
         if (w < 0 && errno == EINTR)
             continue;
         if (w < 0)
-            return cag_fail_sys(err, CAG_E_IO, errno, r->path, "cannot write");
+            return cag_fail_sys(err, CAG_E_IO, errno, r->path.path,
+                                "cannot write");
         row += w;
         n -= (size_t)w;
     }
@@ -317,7 +332,7 @@ static bool stands(cag_rows *r, const char *row, size_t n)
 
 static cag_status append(cag_rows *r, const char *row, size_t n, cag_error *err)
 {
-    cag_status st = file_pwrite(r->fd, r->part, row, n, r->end, err);
+    cag_status st = file_pwrite(r->fd, r->part.path, row, n, r->end, err);
 
     if (!st)
         r->end += n;
@@ -333,20 +348,20 @@ static cag_status start_copy(cag_rows *r, cag_error *err)
     char *p;
 
     if (fstat(r->fd, &s) != 0)
-        return cag_fail_sys(err, CAG_E_IO, errno, r->part, "cannot read");
+        return cag_fail_sys(err, CAG_E_IO, errno, r->part.path, "cannot read");
     buf_clear(&r->scratch);
     p = buf_reserve(&r->scratch, READ_BYTES);
     if (!p)
         return cag_fail_nomem(err, "rows");
-    st = file_out_open(&r->copy, r->part, (int)(s.st_mode & 0777), err);
+    st = file_out_open_at(&r->copy, &r->part, (int)(s.st_mode & 0777), err);
     while (!st && at < r->kept) {
         size_t n =
             r->kept - at < READ_BYTES ? (size_t)(r->kept - at) : READ_BYTES;
         ssize_t got = pread(r->fd, p, n, (off_t)at);
 
         if (got <= 0)
-            st = cag_fail_sys(err, CAG_E_IO, got < 0 ? errno : EIO, r->part,
-                              "cannot read");
+            st = cag_fail_sys(err, CAG_E_IO, got < 0 ? errno : EIO,
+                              r->part.path, "cannot read");
         else
             st = file_out_write(&r->copy, p, (size_t)got, err);
         at += got > 0 ? (uint64_t)got : 0;
@@ -360,7 +375,7 @@ static cag_status leave_stand(cag_rows *r, cag_error *err)
     r->mode = r->kept == r->old ? ROWS_APPEND : ROWS_COPY;
     r->end = r->old;
     if (ftruncate(r->fd, (off_t)r->old) != 0) /* a torn last line */
-        return cag_fail_sys(err, CAG_E_IO, errno, r->part, "cannot write");
+        return cag_fail_sys(err, CAG_E_IO, errno, r->part.path, "cannot write");
     return r->mode == ROWS_COPY ? start_copy(r, err) : CAG_OK;
 }
 
@@ -369,7 +384,7 @@ cag_status cag_rows_put(cag_rows *r, const char *row, size_t n,
 {
     cag_status st = CAG_OK;
 
-    if (!r->part)
+    if (r->device)
         return put_device(r, row, n, err);
     if (r->mode == ROWS_STAND) {
         if (stands(r, row, n)) {
@@ -394,7 +409,7 @@ static cag_status take_copy(cag_rows *r, cag_error *err)
     cag_status st;
 
     if (fd < 0)
-        return cag_fail_sys(err, CAG_E_IO, errno, r->part, "cannot write");
+        return cag_fail_sys(err, CAG_E_IO, errno, r->part.path, "cannot write");
     st = file_out_commit(&r->copy, err);
     if (st) {
         close(fd);
@@ -411,15 +426,15 @@ cag_status cag_rows_end(cag_rows *r, bool good, cag_error *err)
 {
     cag_status st = CAG_OK;
 
-    if (!r->part)
+    if (r->device)
         return CAG_OK;
     if (r->mode == ROWS_COPY)
         st = take_copy(r, err);
     if (st || !good)
         return st;
     if (r->mode == ROWS_STAND && ftruncate(r->fd, (off_t)r->kept) != 0)
-        return cag_fail_sys(err, CAG_E_IO, errno, r->part, "cannot write");
-    return file_replace(r->fd, r->part, r->path, err);
+        return cag_fail_sys(err, CAG_E_IO, errno, r->part.path, "cannot write");
+    return file_replace(r->fd, r->part.name, &r->path, err);
 }
 
 void cag_rows_close(cag_rows *r)
@@ -435,8 +450,8 @@ void cag_rows_close(cag_rows *r)
     if (r->fd >= 0)
         close(r->fd);
     buf_free(&r->scratch);
-    mem_free(r->part);
-    mem_free(r->path);
+    file_place_release(&r->part);
+    file_place_release(&r->path);
     mem_free(r);
 }
 

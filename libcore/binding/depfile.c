@@ -14,12 +14,15 @@
 
 #include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "util/buf.h"
 #include "util/error.h"
 #include "util/file.h"
 #include "util/note.h"
+
+#define MAX_BYTES ((size_t)64 << 20)
 
 /* Must this character of a prerequisite be a wildcard? */
 static bool is_wild(const char *p)
@@ -85,14 +88,77 @@ static void add_target(struct buf *b, const char *name)
     }
 }
 
+/* What stands before the first blank that no backslash takes away. */
+static const char *word_end(const char *p)
+{
+    for (; *p && *p != ' ' && *p != '\n'; p++)
+        if (*p == '\\' && p[1] && p[1] != '\n')
+            p++;
+    return p;
+}
+
+/* "word:" as a rule begins; the rest of the line, or NULL. */
+static const char *rule_begin(const char *p)
+{
+    const char *end = word_end(p);
+
+    return end > p + 1 && end[-1] == ':' ? end : NULL;
+}
+
+/* Is it what depfile_write writes, for this target or any other that make can
+ * spell? */
+static bool is_depfile(const char *p, const struct buf *target)
+{
+    if (!strncmp(p, target->data, target->size) && p[target->size] == ':')
+        p += target->size + 1;
+    else
+        p = rule_begin(p);
+    while (p && !strncmp(p, " \\\n ", 4))
+        p = word_end(p + 4);
+    while (p && !strncmp(p, "\n\n", 2) && p[2])
+        p = rule_begin(p + 2);
+    return p && (!strcmp(p, "\n") || !*p);
+}
+
+cag_status depfile_check_replace(const char *path, const char *target,
+                                 cag_error *err)
+{
+    struct file_place at;
+    struct buf b = BUF_INIT, own = BUF_INIT;
+    struct stat s;
+    cag_status st = file_place_find_path(&at, path, err);
+    int fd = st ? -1 : file_place_open(&at, O_RDONLY, 0);
+
+    if (fd >= 0) { /* else: said when it is written */
+        if (fstat(fd, &s) == 0 && S_ISREG(s.st_mode))
+            st = file_read_fd(fd, path, MAX_BYTES, &b, err);
+        add_target(&own, target);
+        if (!st && buf_failed(&own))
+            st = cag_fail_nomem(err, "depfile");
+        if (!st && b.size &&
+            (memchr(b.data, 0, b.size) || !is_depfile(b.data, &own)))
+            st = cag_fail(err, CAG_E_CREATE, path, -1,
+                          "is a file but no list of dependencies, so it is "
+                          "not replaced; name another one");
+        close(fd);
+    }
+    buf_free(&own);
+    buf_free(&b);
+    file_place_release(&at);
+    return st;
+}
+
 /* An empty file with the mode that any new file has; file_out keeps it. */
 static void touch(const char *path)
 {
-    int fd =
-        open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    struct file_place at;
+    int fd = file_place_find_path(&at, path, NULL)
+                 ? -1
+                 : file_place_open(&at, O_WRONLY | O_CREAT | O_EXCL, 0666);
 
     if (fd >= 0)
         close(fd);
+    file_place_release(&at);
 }
 
 cag_status depfile_write(const char *path, const char *target,

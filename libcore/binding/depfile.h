@@ -1,8 +1,8 @@
 /*
  * depfile.h - the make rule of a built cache.
  */
-#ifndef BUILD_DEPFILE_H
-#define BUILD_DEPFILE_H
+#ifndef BINDING_DEPFILE_H
+#define BINDING_DEPFILE_H
 
 #include <cag/build.h>
 
@@ -15,5 +15,9 @@
 cag_status depfile_write(const char *path, const char *target,
                          const char *const *dep, int n_dep,
                          const cag_hooks *hooks, cag_error *err);
+/* CAG_E_CREATE when path is a file that depfile_write cannot have written, for
+ * this target or another one: a slip of the hand must not cost it. */
+cag_status depfile_check_replace(const char *path, const char *target,
+                                 cag_error *err);
 
 #endif

@@ -27,7 +27,8 @@ static bool is_model_file(const char *name)
                                          "tokenizer_config.json",
                                          "chat_template.jinja",
                                          "chat_template.json",
-                                         "special_tokens_map.json" };
+                                         "special_tokens_map.json",
+                                         "added_tokens.json" };
     size_t n = strlen(name);
 
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)

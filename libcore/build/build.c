@@ -349,11 +349,18 @@ static cag_status write_depfile(const struct build_job *j, cag_error *err)
 
 static cag_status refresh_mtime(const cag_build_opts *o, cag_error *err)
 {
-    if (o->keep_mtime || utimensat(AT_FDCWD, o->output, NULL, 0) == 0 ||
-        errno == EACCES || errno == EPERM || errno == EROFS)
-        return CAG_OK; /* make will ask again, nothing is wrong */
-    return cag_fail_sys(err, CAG_E_IO, errno, o->output,
-                        "cannot set the file's time");
+    struct file_place at;
+    cag_status st;
+
+    if (o->keep_mtime)
+        return CAG_OK;
+    st = file_place_find_path(&at, o->output, err);
+    if (!st && utimensat(at.dir, at.name, NULL, AT_SYMLINK_NOFOLLOW) != 0 &&
+        errno != EACCES && errno != EPERM && errno != EROFS)
+        st = cag_fail_sys(err, CAG_E_IO, errno, o->output,
+                          "cannot set the file's time");
+    file_place_release(&at);
+    return st; /* without the right to: make will ask again */
 }
 
 /* On a file system that is read-only there is no lock, and nobody to write. */
@@ -377,15 +384,26 @@ static cag_status lock_output(struct build_job *j, struct file_lock *lock,
 /* A fresh cache gets the mode that was asked for: it says who may read it. */
 static cag_status refresh_mode(const cag_build_opts *o, cag_error *err)
 {
+    struct file_place at;
     struct stat sb;
+    cag_status st;
+    int fd;
 
-    if (o->mode < 0 ||
-        (stat(o->output, &sb) == 0 && (sb.st_mode & 07777) == (mode_t)o->mode))
+    if (o->mode < 0)
         return CAG_OK;
-    return chmod(o->output, (mode_t)o->mode) == 0
-               ? CAG_OK
-               : cag_fail_sys(err, CAG_E_CREATE, errno, o->output,
-                              "cannot set the file's mode");
+    st = file_place_find_path(&at, o->output, err);
+    if (st)
+        return st;
+    fd = file_place_open(&at, O_RDONLY, 0);
+    if (fd < 0 || fstat(fd, &sb) != 0 ||
+        ((sb.st_mode & 07777) != (mode_t)o->mode &&
+         fchmod(fd, (mode_t)o->mode) != 0))
+        st = cag_fail_sys(err, CAG_E_CREATE, errno, o->output,
+                          "cannot set the file's mode");
+    if (fd >= 0)
+        close(fd);
+    file_place_release(&at);
+    return st;
 }
 
 cag_status cag_build(const cag_build_opts *given, cag_build_report *r,
@@ -393,7 +411,7 @@ cag_status cag_build(const cag_build_opts *given, cag_build_report *r,
 {
     cag_build_opts own, *o = &own;
     double start = clock_s();
-    struct file_lock lock = { -1, NULL };
+    struct file_lock lock = FILE_LOCK_NONE;
     bool new_depfile = false;
     struct build_job j;
     cag_status st = build_job_opts(o, given, r, err);
@@ -423,7 +441,7 @@ cag_status cag_build(const cag_build_opts *given, cag_build_report *r,
     build_job_release(&j);
     /* a build that failed leaves nothing that was not there before */
     if (st && new_depfile)
-        unlink(o->depfile);
+        file_place_remove(o->depfile);
     if (st && !file_exists(o->output))
         file_lock_undo(&lock);
     else

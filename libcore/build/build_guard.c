@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "binding/depfile.h"
 #include "build/checkpoint.h"
 #include "kvc/kvc_write.h"
 #include "source/source_select.h"
@@ -64,7 +65,7 @@ static cag_status protect(const struct build_job *j, cag_error *err)
     if (!st)
         st = check_place(j, dep, err);
     if (!st && dep)
-        st = file_check_text(dep, err);
+        st = depfile_check_replace(dep, out ? out : "", err);
     if (!st && out && !j->o->force)
         st = kvc_check_replace(out, err);
     return st;

@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "engine/session.h"
@@ -22,6 +23,7 @@
 #include "util/file.h"
 #include "util/mem.h"
 
+#define SUFFIX          ".ckpt"
 #define DEFAULT_EVERY_S 30.0
 #define PASS_TOK        512 /* the engine's default chunk              */
 #define COST_SHARE      10  /* a save may take a tenth of the time     */
@@ -33,7 +35,7 @@ static char *ckpt_path(const char *output)
 
     if (real) {
         buf_str(&b, real);
-        buf_str(&b, ".ckpt");
+        buf_str(&b, SUFFIX);
     }
     mem_free(real);
     return real ? buf_detach(&b, NULL) : NULL;
@@ -48,16 +50,24 @@ cag_status checkpoint_check_replace(const char *output, cag_error *err)
 {
     char *path = ckpt_path(output);
     cag_kvc *k = NULL;
-    cag_error why = CAG_ERROR_INIT;
-    cag_status st =
-        path ? kvc_check_replace(path, err) : cag_fail_nomem(err, "path");
+    const char *what = NULL;
+    struct stat s;
+    cag_status st = path ? CAG_OK : cag_fail_nomem(err, "path");
 
+    if (st || lstat(path, &s) != 0)
+        what = NULL;
+    else if (S_ISLNK(s.st_mode))
+        what = "a symbolic link";
+    else if (kvc_check_replace(path, NULL))
+        what = "a file";
     /* a cache under that name is worth as much as a text */
-    if (!st && file_exists(path) && cag_kvc_open(path, &k, &why) == CAG_OK &&
-        !is_checkpoint(k))
+    else if (cag_kvc_open(path, &k, NULL) == CAG_OK && !is_checkpoint(k))
+        what = "a cache";
+    if (what)
         st = cag_fail(err, CAG_E_CREATE, path, -1,
-                      "is a cache and no checkpoint, so it is not replaced; "
-                      "name another output");
+                      "is %s and no checkpoint, so it is not replaced: move "
+                      "it away, or build without --checkpoint",
+                      what);
     cag_kvc_close(k);
     mem_free(path);
     return st;
@@ -93,20 +103,22 @@ cag_status checkpoint_open(const char *output, const cag_hooks *hooks,
 
 void checkpoint_remove(const char *output)
 {
-    char *path = ckpt_path(output);
+    struct file_place out = FILE_PLACE_NONE, at = FILE_PLACE_NONE;
     cag_kvc *k = NULL;
-    cag_status st;
+    cag_status st = file_place_find_path(&out, output, NULL);
 
-    if (path && file_exists(path)) {
-        st = cag_kvc_open(path, &k, NULL);
+    if (!st)
+        st = file_place_beside(&at, &out, SUFFIX, NULL);
+    if (!st) {
+        st = cag_kvc_open(at.path, &k, NULL);
         /* somebody's file that only has that name stays */
         if (st == CAG_E_CORRUPT || (!st && is_checkpoint(k)))
-            unlink(path);
+            unlinkat(at.dir, at.name, 0);
         cag_kvc_close(k);
+        file_out_clean(&at);
     }
-    if (path)
-        file_out_clean(path);
-    mem_free(path);
+    file_place_release(&at);
+    file_place_release(&out);
 }
 
 /* -------------------------------------------------------------------- save */

@@ -184,7 +184,8 @@ static cag_status put_data(struct export *x, cag_progress_fn fn, void *ctx,
     for (int i = 0; i < x->s->n_layer * n_chunk && !st; i++) {
         p.done = p.total / (unsigned)(x->s->n_layer * n_chunk) * (unsigned)i;
         if (fn && !fn(ctx, &p))
-            return cag_fail(err, CAG_E_CANCELLED, x->out.path, -1, "cancelled");
+            return cag_fail(err, CAG_E_CANCELLED, x->out.at.path, -1,
+                            "cancelled");
         st = put_chunk(x, i / n_chunk, i % n_chunk, err);
     }
     return st;

@@ -162,7 +162,7 @@ cag_status cag_kvc_recode(const char *in, const char *codec, const char *out,
                           int mode, int n_thread, double lock_timeout_s,
                           cag_error *err)
 {
-    struct file_lock lock = { -1, NULL };
+    struct file_lock lock = FILE_LOCK_NONE;
     struct recode r = { .in = NULL };
     cag_kvc *k = NULL;
     int to = kvc_codec_find(codec);

@@ -87,7 +87,7 @@ static cag_status write_copy(const cag_kvc *k, const char *path, int n,
 cag_status kvc_set_attention(const char *path, const cag_kvc_attention *a,
                              double lock_timeout_s, cag_error *err)
 {
-    struct file_lock lock = { -1, NULL };
+    struct file_lock lock = FILE_LOCK_NONE;
     struct buf b = BUF_INIT;
     cag_kvc *k = NULL;
     uint64_t end = 0;

@@ -320,7 +320,8 @@ static cag_status write_chunks(struct writer *w, struct pool *pool,
         cag_progress p = { "write", CAG_UNIT_BYTES, done, total };
 
         if (w->d->progress && !w->d->progress(w->d->progress_ctx, &p))
-            return cag_fail(err, CAG_E_CANCELLED, w->out.path, -1, "cancelled");
+            return cag_fail(err, CAG_E_CANCELLED, w->out.at.path, -1,
+                            "cancelled");
     }
     kv->size = end;
     w->made.kv_raw_bytes = done;
@@ -351,7 +352,7 @@ static cag_status finish_meta(struct writer *w, cag_error *err)
         return st;
     hash_hex(id, sizeof id, hex);
     if (w->d->expect_content_id && strcmp(w->d->expect_content_id, hex) != 0)
-        return cag_fail(err, CAG_E_CORRUPT, w->out.path, -1,
+        return cag_fail(err, CAG_E_CORRUPT, w->out.at.path, -1,
                         "content id is %s, expected %s", hex,
                         w->d->expect_content_id);
     memcpy(w->made.content_id, hex, sizeof hex);
@@ -360,7 +361,7 @@ static cag_status finish_meta(struct writer *w, cag_error *err)
     buf_clear(&w->meta_text);
     st = jv_dump_canonical(w->meta, &w->meta_text, err);
     if (!st && w->meta_text.size != size)
-        st = cag_fail(err, CAG_E_INTERNAL, w->out.path, -1,
+        st = cag_fail(err, CAG_E_INTERNAL, w->out.at.path, -1,
                       "META changed its size");
     w->sec[0].data = (const uint8_t *)w->meta_text.data;
     return st;
@@ -465,7 +466,7 @@ static cag_status measure(struct writer *w, cag_kvc_receipt *r,
 
     if (st)
         return st;
-    st = kvc_parse_draft(map.data, map.size, w->out.path, &draft, err);
+    st = kvc_parse_draft(map.data, map.size, w->out.at.path, &draft, err);
     if (!st && w->d->receipt)
         st = w->d->receipt(w->d->receipt_ctx, draft, r, err);
     if (!st && w->d->attention)

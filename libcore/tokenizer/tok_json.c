@@ -619,18 +619,24 @@ enum {
 
 /* Tokens of added_tokens.json: transformers would add those that are not in
  * tokenizer.json. */
-static cag_status check_added(const struct load *l, const jv *added)
+static cag_status check_added(const struct load *l, const jv *added,
+                              const char *file)
 {
     for (void *it = jv_iter(added); it; it = jv_next(added, it)) {
         size_t n;
         const char *s = jv_iter_key(it, &n);
 
-        if (strlen(s) != n || find_text(l, s) != jv_int(jv_iter_value(it), -2))
+        int64_t id = jv_int(jv_iter_value(it), -1);
+
+        if (id < 0)
+            return cag_fail(l->err, CAG_E_FORMAT, file, -1,
+                            "the id of \"%s\" is no number from 0 on", s);
+        if (strlen(s) != n || find_text(l, s) != id)
             return cag_fail(
-                l->err, CAG_E_UNSUPPORTED, l->file, -1,
-                "added_tokens.json has \"%s\", which is not a token "
-                "of that id here; save the tokenizer again with "
-                "transformers, so that this file has all tokens",
+                l->err, CAG_E_UNSUPPORTED, file, -1,
+                "has \"%s\", which is not a token of that id in "
+                "tokenizer.json; save the tokenizer again with transformers, "
+                "so that that file has all tokens",
                 s);
     }
     return CAG_OK;
@@ -668,7 +674,7 @@ cag_status tok_from_dir(const char *dir, cag_tokenizer **out, cag_error *err)
     if (!st)
         st = compile(&l, doc[F_TOK_CONFIG]);
     if (!st && legacy)
-        st = check_added(&l, doc[F_ADDED]);
+        st = check_added(&l, doc[F_ADDED], path[F_ADDED]);
     if (!st)
         st = config_token(&l, doc[F_TOK_CONFIG], "eos_token", &eos);
     if (!st && eos >= 0)

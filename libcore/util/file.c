@@ -89,8 +89,8 @@ cag_status file_out_map(const struct file_out *o, struct file_map *m,
 
     memset(m, 0, sizeof *m);
     if (fstat(o->fd, &s) != 0)
-        return cag_fail_sys(err, CAG_E_IO, errno, o->path, "cannot stat");
-    return map_fd(m, o->fd, o->path, &s, err);
+        return cag_fail_sys(err, CAG_E_IO, errno, o->at.path, "cannot stat");
+    return map_fd(m, o->fd, o->at.path, &s, err);
 }
 
 /* Never waits, as the open of a FIFO does.  *fd is to be closed if there is no
@@ -220,25 +220,20 @@ cag_status file_stat(const char *path, struct file_id *id, cag_error *err)
     return CAG_OK;
 }
 
-cag_status file_check_text(const char *path, cag_error *err)
+cag_status file_check_text(int fd, const char *name, cag_error *err)
 {
     char head[4096];
     struct stat s;
-    ssize_t n = 0;
-    int fd;
+    ssize_t n;
 
-    if (stat(path, &s) != 0 || !S_ISREG(s.st_mode))
+    if (fstat(fd, &s) != 0 || !S_ISREG(s.st_mode))
         return CAG_OK;
-    fd = open_retry(path, O_RDONLY | O_NOCTTY | O_NONBLOCK, 0);
-    if (fd < 0)
-        return CAG_OK; /* said when it is written */
     do
         n = pread(fd, head, sizeof head, 0);
     while (n < 0 && errno == EINTR);
-    close(fd);
     if (n <= 0 || !memchr(head, 0, (size_t)n))
         return CAG_OK;
-    return cag_fail(err, CAG_E_CREATE, path, -1,
+    return cag_fail(err, CAG_E_CREATE, name, -1,
                     "is a file but no text, so nothing is written there; "
                     "name another one");
 }

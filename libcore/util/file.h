@@ -11,6 +11,7 @@
 
 #include "util/buf.h"
 #include "util/error.h"
+#include "util/file_place.h"
 
 /* What stat says, for freshness checks; times in ns since the epoch. */
 struct file_id {
@@ -50,9 +51,9 @@ cag_status file_read_regular(const char *path, size_t max_bytes, struct buf *b,
 cag_status file_read_fd(int fd, const char *name, size_t max_bytes,
                         struct buf *b, cag_error *err);
 cag_status file_stat(const char *path, struct file_id *id, cag_error *err);
-/* CAG_E_CREATE when path is a regular file that holds no text (a NUL byte near
+/* CAG_E_CREATE when fd is a regular file that holds no text (a NUL byte near
  * its begin): a model or a cache that text is about to replace. */
-cag_status file_check_text(const char *path, cag_error *err);
+cag_status file_check_text(int fd, const char *name, cag_error *err);
 bool file_exists(const char *path);
 bool file_is_dir(const char *path);
 
@@ -75,8 +76,9 @@ char *file_follow(const char *path);
 int file_named_fd(const char *path);
 
 /*
- * A file being written.  The temporary lies in the target's directory; a
- * symbolic link at path is followed to its target.  The mode is mode if that
+ * A file being written.  The temporary lies in the target's directory, which
+ * is held open from here on; links on the way are followed if file_place_find
+ * follows them.  The mode is mode if that
  * is not -1, else an existing target's, else 0600 & ~umask; an existing
  * target's group and ACL are kept (trust_inherit: or it becomes narrower; from
  * another user's target nothing is taken).  A target that is no regular file is
@@ -87,11 +89,15 @@ int file_named_fd(const char *path);
  */
 struct file_out {
     int fd;
-    char *path, *tmp; /* owned */
-    uint64_t off;     /* bytes written so far by file_out_write */
+    struct file_place at;
+    char *tmp;    /* a name beside it, owned */
+    uint64_t off; /* bytes written so far by file_out_write */
 };
 cag_status file_out_open(struct file_out *o, const char *path, int mode,
                          cag_error *err);
+/* at is copied. */
+cag_status file_out_open_at(struct file_out *o, const struct file_place *at,
+                            int mode, cag_error *err);
 cag_status file_out_write(struct file_out *o, const void *data, size_t n,
                           cag_error *err);
 cag_status file_out_pwrite(struct file_out *o, const void *data, size_t n,
@@ -102,9 +108,9 @@ cag_status file_out_map(const struct file_out *o, struct file_map *m,
 /* All n bytes at off of an open file; path is used in messages.  CAG_E_IO. */
 cag_status file_pwrite(int fd, const char *path, const void *data, size_t n,
                        uint64_t off, cag_error *err);
-/* fsync of fd, which is open as from; from becomes to; fsync of the
- * directory.  CAG_E_IO, CAG_E_CREATE. */
-cag_status file_replace(int fd, const char *from, const char *to,
+/* fsync of fd, which is open as from in to's directory; from becomes to; fsync
+ * of the directory.  CAG_E_IO, CAG_E_CREATE. */
+cag_status file_replace(int fd, const char *from, const struct file_place *to,
                         cag_error *err);
 cag_status file_out_commit(struct file_out *o, cag_error *err);
 void file_out_abort(struct file_out *o);
@@ -112,7 +118,7 @@ void file_out_abort(struct file_out *o);
  * be written, or if it exists and is no regular file.  Creates nothing. */
 cag_status file_can_create(const char *path, cag_error *err);
 /* Remove what dead runs left for this target; best effort. */
-void file_out_clean(const char *path);
+void file_out_clean(const struct file_place *at);
 /* Bytes free to this user on the file system of path's directory. */
 cag_status file_space(const char *path, uint64_t *free_bytes, cag_error *err);
 /* Test hook: fail the nth write-side system call from now with errno sys

@@ -11,6 +11,7 @@
 #include <limits.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <fcntl.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -20,20 +21,22 @@ enum { SLOT_FREE, SLOT_BUSY, SLOT_LIVE };
 static struct slot {
     atomic_int state;
     pid_t pid; /* a forked child must leave them alone */
-    char path[PATH_MAX];
+    int dir;
+    char name[NAME_MAX + 1];
 } slots[64];
 
-bool file_emergency_add(const char *path)
+bool file_emergency_add(int dir, const char *name)
 {
-    size_t n = strlen(path);
+    size_t n = strlen(name);
 
-    if (n >= sizeof slots[0].path)
+    if (n >= sizeof slots[0].name)
         return false;
     for (size_t i = 0; i < sizeof slots / sizeof slots[0]; i++) {
         int want = SLOT_FREE;
         if (!atomic_compare_exchange_strong(&slots[i].state, &want, SLOT_BUSY))
             continue;
-        memcpy(slots[i].path, path, n + 1);
+        memcpy(slots[i].name, name, n + 1);
+        slots[i].dir = dir;
         slots[i].pid = getpid();
         atomic_store(&slots[i].state, SLOT_LIVE);
         return true;
@@ -41,11 +44,11 @@ bool file_emergency_add(const char *path)
     return false;
 }
 
-void file_emergency_drop(const char *path)
+void file_emergency_drop(int dir, const char *name)
 {
     for (size_t i = 0; i < sizeof slots / sizeof slots[0]; i++)
-        if (atomic_load(&slots[i].state) == SLOT_LIVE &&
-            strcmp(slots[i].path, path) == 0) {
+        if (atomic_load(&slots[i].state) == SLOT_LIVE && slots[i].dir == dir &&
+            strcmp(slots[i].name, name) == 0) {
             atomic_store(&slots[i].state, SLOT_FREE);
             return;
         }
@@ -58,7 +61,7 @@ void file_emergency_run(void)
     for (size_t i = 0; i < sizeof slots / sizeof slots[0]; i++)
         if (atomic_load(&slots[i].state) == SLOT_LIVE &&
             slots[i].pid == getpid())
-            unlink(slots[i].path);
+            unlinkat(slots[i].dir, slots[i].name, 0);
     errno = keep;
 }
 

@@ -17,40 +17,27 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "util/buf.h"
 #include "util/clock.h"
 #include "util/file.h"
 #include "util/file_emergency.h"
 #include "util/hash.h"
-#include "util/mem.h"
 #include "util/trust.h"
 
 #define SUFFIX ".lock"
-#define FLAGS  (O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
-
-static int open_retry(const char *name, int flags)
-{
-    int fd;
-
-    do
-        fd = open(name, flags | FLAGS, 0600);
-    while (fd < 0 && errno == EINTR);
-    return fd;
-}
 
 /* Open the lock file, created if it is not there. */
-static int open_lock(const char *name, bool *created)
+static int open_lock(const struct file_place *lock, bool *created)
 {
     int fd;
 
     *created = false;
     for (int tries = 0; tries < 1000; tries++) {
-        fd = open_retry(name, O_RDWR);
+        fd = file_place_open(lock, O_RDWR, 0);
         if (fd < 0 && errno == EACCES) /* another user's: good enough */
-            fd = open_retry(name, O_RDONLY);
+            fd = file_place_open(lock, O_RDONLY, 0);
         if (fd >= 0 || errno != ENOENT)
             return fd;
-        fd = open_retry(name, O_RDWR | O_CREAT | O_EXCL);
+        fd = file_place_open(lock, O_RDWR | O_CREAT | O_EXCL, 0600);
         *created = fd >= 0;
         if (fd >= 0 || errno != EEXIST)
             return fd;
@@ -58,16 +45,18 @@ static int open_lock(const char *name, bool *created)
     return -1; /* others create and undo it all the time */
 }
 
-/* As private as the file that it protects: path, which the caller is to write
- * with the given mode. */
-static void set_mode(int fd, const char *path, int mode)
+/* As private as the file that it protects, which the caller is to write with
+ * the given mode. */
+static void set_mode(int fd, const struct file_place *of, int mode)
 {
     struct stat old, s;
-    bool exists = stat(path, &old) == 0;
+    int old_fd = file_place_open(of, O_RDONLY, 0);
+    bool exists =
+        (old_fd >= 0 ? fstat(old_fd, &old) : file_place_stat(of, &old)) == 0;
     mode_t want;
 
     if (fstat(fd, &s) != 0 || s.st_uid != geteuid())
-        return;
+        goto out;
     if (mode == -1 && (!exists || !trust_owner(&old)))
         mode = 0600;
     if (exists)
@@ -77,8 +66,11 @@ static void set_mode(int fd, const char *path, int mode)
     want = mode != -1 ? (mode_t)mode & 0666 : old.st_mode;
     if ((s.st_mode & 0777 & ~want) || (exists && s.st_gid != old.st_gid))
         (void)!fchmod(fd, 0600);
-    (void)!trust_inherit(fd, path, exists ? &old : NULL,
+    (void)!trust_inherit(fd, old_fd, exists ? &old : NULL,
                          mode == -1 ? -1 : mode & 0666);
+out:
+    if (old_fd >= 0)
+        close(old_fd);
 }
 
 /* CAG_E_LOCKED when it is not to be had until then. */
@@ -107,71 +99,75 @@ static cag_status wait_lock(int fd, const char *name, double until,
 }
 
 /* Has the open file its name still? */
-static bool has_name(int fd, const char *name)
+static bool has_name(int fd, const struct file_place *lock)
 {
     struct stat a, b;
 
-    return fstat(fd, &a) == 0 && lstat(name, &b) == 0 && a.st_dev == b.st_dev &&
-           a.st_ino == b.st_ino;
+    return fstat(fd, &a) == 0 && file_place_stat(lock, &b) == 0 &&
+           a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
-/* path + SUFFIX; where a directory would not take so long a name, as much of
- * it as fits before its hash, so that two names never share a lock. */
-static void lock_name(struct buf *out, const char *path)
+/* of + SUFFIX; where a directory would not take so long a name, as much of it
+ * as fits before its hash, so that two names never share a lock. */
+static cag_status lock_place(struct file_place *lock,
+                             const struct file_place *of, cag_error *err)
 {
-    const char *slash = strrchr(path, '/');
-    size_t dir = slash ? (size_t)(slash - path) + 1 : 0;
-    size_t n = strlen(path + dir), keep = NAME_MAX - strlen(SUFFIX);
-    char hash[32];
+    size_t n = strlen(of->name), keep = NAME_MAX - strlen(SUFFIX);
+    char hash[64];
+    cag_status st;
 
-    if (n <= keep) {
-        buf_str(out, path);
-    } else {
-        int len = snprintf(hash, sizeof hash, "-%016llx",
-                           (unsigned long long)xxh3_64(path + dir, n));
+    if (n <= keep)
+        return file_place_beside(lock, of, SUFFIX, err);
+    int len = snprintf(hash, sizeof hash, "-%016llx" SUFFIX,
+                       (unsigned long long)xxh3_64(of->name, n));
+    st = file_place_beside(lock, of, hash, err);
+    if (!st) {
+        char *cut = lock->name + NAME_MAX - len;
 
-        buf_add(out, path, dir + keep - (size_t)len);
-        buf_str(out, hash);
+        memmove(cut, hash, (size_t)len + 1);
     }
-    buf_str(out, SUFFIX);
+    return st;
 }
 
-static cag_status fail_lock(const char *name, int sys, cag_error *err)
+static cag_status fail_lock(const struct file_place *lock, int sys,
+                            cag_error *err)
 {
+    struct stat s;
+
     if (sys == ELOOP)
-        return cag_fail(err, CAG_E_CREATE, name, -1,
+        return cag_fail(err, CAG_E_CREATE, lock->path, -1,
                         "is a symbolic link, and a lock file is never one: "
                         "remove it");
-    if (sys == EACCES && file_exists(name))
-        return cag_fail_sys(err, CAG_E_CREATE, sys, name,
+    if (sys == EACCES && file_place_stat(lock, &s) == 0)
+        return cag_fail_sys(err, CAG_E_CREATE, sys, lock->path,
                             "cannot open the lock file of another user");
-    return cag_fail_sys(err, CAG_E_CREATE, sys, name,
+    return cag_fail_sys(err, CAG_E_CREATE, sys, lock->path,
                         "cannot create the lock file");
 }
 
 /* One attempt; *got tells whether the lock is had. */
-static cag_status attempt(struct file_lock *l, const char *name,
-                          const char *path, int mode, double until, bool *got,
-                          bool *created, cag_error *err)
+static cag_status attempt(struct file_lock *l, const struct file_place *of,
+                          int mode, double until, bool *got, cag_error *err)
 {
     cag_status st = CAG_OK;
     struct stat s;
 
-    l->fd = open_lock(name, created);
+    l->fd = open_lock(&l->at, &l->created);
     if (l->fd < 0)
-        return fail_lock(name, errno, err);
+        return fail_lock(&l->at, errno, err);
     if (fstat(l->fd, &s) != 0 || !S_ISREG(s.st_mode))
-        st = cag_fail(err, CAG_E_CREATE, name, -1,
+        st = cag_fail(err, CAG_E_CREATE, l->at.path, -1,
                       "is not a regular file, so it cannot be the lock: "
                       "remove it");
     if (!st)
-        set_mode(l->fd, path, mode);
+        set_mode(l->fd, of, mode);
     if (!st)
-        st = wait_lock(l->fd, name, until, err);
-    *got = !st && has_name(l->fd, name);
+        st = wait_lock(l->fd, l->at.path, until, err);
+    *got = !st && has_name(l->fd, &l->at);
     if (!*got) {
         close(l->fd);
         l->fd = -1;
+        l->created = false;
     }
     return st;
 }
@@ -179,41 +175,37 @@ static cag_status attempt(struct file_lock *l, const char *name,
 cag_status file_lock(struct file_lock *l, const char *path, int mode,
                      double timeout_s, cag_error *err)
 {
-    char *real = file_follow(path);
-    struct buf name = BUF_INIT;
+    struct file_place of;
     double until = clock_s() + timeout_s;
-    bool created = false, got = false;
-    cag_status st = CAG_OK;
+    bool got = false;
+    cag_status st = file_place_find_path(&of, path, err);
 
-    *l = (struct file_lock){ -1, NULL };
-    if (real)
-        lock_name(&name, real);
-    if (!real || buf_failed(&name))
-        st = cag_fail_nomem(err, "path of the lock");
+    *l = (struct file_lock)FILE_LOCK_NONE;
+    if (!st)
+        st = lock_place(&l->at, &of, err);
     while (!st && !got)
-        st = attempt(l, name.data, real, mode, until, &got, &created, err);
-    if (!st && created)
-        l->created = buf_detach(&name, NULL);
-    if (l->created) /* no slot free: it stays, empty */
-        (void)file_emergency_add(l->created);
-    buf_free(&name);
-    mem_free(real);
+        st = attempt(l, &of, mode, until, &got, err);
+    file_place_release(&of);
+    if (st)
+        file_unlock(l);
+    else if (l->created) /* no slot free: it stays, empty */
+        (void)file_emergency_add(l->at.dir, l->at.name);
     return st;
 }
 
 void file_unlock(struct file_lock *l)
 {
     if (l->created)
-        file_emergency_drop(l->created);
+        file_emergency_drop(l->at.dir, l->at.name);
     if (l->fd >= 0)
         close(l->fd);
-    mem_free(l->created);
-    *l = (struct file_lock){ -1, NULL };
+    file_place_release(&l->at);
+    *l = (struct file_lock)FILE_LOCK_NONE;
 }
 
 void file_lock_undo(struct file_lock *l)
 {
     if (l->created)
-        unlink(l->created);
+        unlinkat(l->at.dir, l->at.name, 0);
     file_unlock(l);
 }

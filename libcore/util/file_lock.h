@@ -5,6 +5,7 @@
 #define UTIL_FILE_LOCK_H
 
 #include "util/error.h"
+#include "util/file_place.h"
 
 /*
  * flock on path + ".lock" (created, close-on-exec; a name that would be too
@@ -20,8 +21,13 @@
  */
 struct file_lock {
     int fd;
-    char *created; /* its name, heap, if it was not there before */
+    struct file_place at;
+    bool created; /* it was not there before */
 };
+#define FILE_LOCK_NONE             \
+    {                              \
+        -1, FILE_PLACE_NONE, false \
+    }
 cag_status file_lock(struct file_lock *l, const char *path, int mode,
                      double timeout_s, cag_error *err);
 void file_unlock(struct file_lock *l);

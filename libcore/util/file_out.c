@@ -4,7 +4,7 @@
  * The temporary lies in the target's directory (rename does not cross file
  * systems) and is locked with flock while its writer lives.  A temporary
  * that can be locked therefore belongs to a dead run and is removed when
- * the next run starts.  Between mkostemp and flock another run may take
+ * the next run starts.  Between open and flock another run may take
  * ours for a dead one: after locking, a file without a name is given up and
  * the whole is tried again.
  *
@@ -19,9 +19,9 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -73,13 +73,6 @@ static bool fault(bool *half)
 
 /* --- names ----------------------------------------------------------------*/
 
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-
-    return slash ? slash + 1 : path;
-}
-
 static size_t kept_length(const char *name)
 {
     size_t n = strlen(name);
@@ -99,18 +92,22 @@ static bool is_temporary(const char *entry, const char *name)
 }
 
 /* Remove what dead runs left.  Best effort: nobody needs to hear of it. */
-static void remove_dead(const char *dir, const char *name)
+static void remove_dead(const struct file_place *at)
 {
-    DIR *d = opendir(dir);
+    int fd = file_place_open_dir(at);
+    DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
     struct dirent *e;
 
-    if (!d)
+    if (!d) {
+        if (fd >= 0)
+            close(fd);
         return;
+    }
     while ((e = readdir(d))) {
-        if (!is_temporary(e->d_name, name))
+        if (!is_temporary(e->d_name, at->name))
             continue;
-        int fd = openat(dirfd(d), e->d_name,
-                        O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+        fd = openat(dirfd(d), e->d_name,
+                    O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
         if (fd < 0)
             continue;
         if (flock(fd, LOCK_EX | LOCK_NB) == 0)
@@ -120,29 +117,50 @@ static void remove_dead(const char *dir, const char *name)
     closedir(d);
 }
 
-void file_out_clean(const char *path)
+void file_out_clean(const struct file_place *at)
 {
-    char *real = file_follow(path), *dir = real ? file_dirname(real) : NULL;
-
-    if (dir)
-        remove_dead(dir, base_name(real));
-    mem_free(dir);
-    mem_free(real);
+    remove_dead(at);
 }
 
 /* --- open ---------------------------------------------------------------- */
 
-/* Create and lock o->tmp, which ends in XXXXXX and TMP_END. */
-static int create_locked(char *tmp)
+static char *new_name(const char *name)
+{
+    struct buf tmp = BUF_INIT;
+
+    buf_char(&tmp, '.');
+    buf_add(&tmp, name, kept_length(name));
+    buf_str(&tmp, TMP_MARK "XXXXXX" TMP_END);
+    return buf_detach(&tmp, NULL);
+}
+
+/* Random letters for the X: nobody can put something there before us. */
+static int draw_name(char *x)
+{
+    static const char letter[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
+    uint8_t random[TMP_XS];
+
+    if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
+        return -1;
+    for (int i = 0; i < TMP_XS; i++)
+        x[i] = letter[random[i] % 64];
+    return 0;
+}
+
+/* Create and lock tmp, which ends in XXXXXX and TMP_END. */
+static int create_locked(int dir, char *tmp)
 {
     char *x = tmp + strlen(tmp) - strlen(TMP_END) - TMP_XS;
     struct stat s;
 
     for (int tries = 0; tries < 100; tries++) {
-        memset(x, 'X', TMP_XS);
-        if (fault(NULL))
+        if (fault(NULL) || draw_name(x) != 0)
             return -1;
-        int fd = mkostemps(tmp, (int)strlen(TMP_END), O_CLOEXEC);
+        int fd = openat(
+            dir, tmp, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+        if (fd < 0 && errno == EEXIST)
+            continue;
         if (fd < 0)
             return -1;
         /* no lock on this file system: then nobody takes ours either */
@@ -156,106 +174,115 @@ static int create_locked(char *tmp)
     return -1;
 }
 
-/* Mode, group and ACL of the temporary; old is path's, or NULL. */
-static int set_mode(int fd, const char *path, const struct stat *old, int mode)
+/* Mode, group and ACL of the temporary. */
+static int set_mode(struct file_out *o, int mode)
 {
-    if (!old && mode == -1)
-        return 0; /* mkostemps made it 0600 & ~umask */
-    return fault(NULL) ? -1 : trust_inherit(fd, path, old, mode);
+    struct stat old;
+    int fd = file_place_open(&o->at, O_RDONLY, 0), result;
+    bool there =
+        (fd >= 0 ? fstat(fd, &old) : file_place_stat(&o->at, &old)) == 0;
+
+    if (!there && mode == -1)
+        result = 0; /* it was made 0600 & ~umask */
+    else
+        result = fault(NULL)
+                     ? -1
+                     : trust_inherit(o->fd, fd, there ? &old : NULL, mode);
+    if (fd >= 0)
+        close(fd);
+    return result;
 }
 
-static cag_status check_target(const char *path, struct stat *old, bool *exists,
-                               cag_error *err)
+static cag_status check_target(const struct file_place *at, cag_error *err)
 {
-    *exists = stat(path, old) == 0;
-    if (!*exists) {
+    struct stat old;
+
+    if (file_place_stat(at, &old) != 0) {
         if (errno == ENOENT)
             return CAG_OK;
-        return cag_fail_sys(err, CAG_E_CREATE, errno, path, "cannot create");
+        return cag_fail_sys(err, CAG_E_CREATE, errno, at->path,
+                            "cannot create");
     }
-    if (S_ISREG(old->st_mode))
+    if (S_ISREG(old.st_mode))
         return CAG_OK;
-    return cag_fail(err, CAG_E_CREATE, path, -1, "%s",
-                    S_ISDIR(old->st_mode)
+    return cag_fail(err, CAG_E_CREATE, at->path, -1, "%s",
+                    S_ISDIR(old.st_mode)
                         ? "is a directory"
                         : "is not a regular file, so it cannot be replaced");
 }
 
 cag_status file_can_create(const char *path, cag_error *err)
 {
-    char *real = file_follow(path);
-    char *dir = real ? file_dirname(real) : NULL;
-    struct stat s;
-    bool exists;
-    cag_status st;
+    struct file_place at;
+    cag_status st = file_place_find_path(&at, path, err);
 
-    if (!dir)
-        st = cag_fail_nomem(err, "path");
-    else
-        st = trust_links(path, err);
     if (!st)
-        st = check_target(real, &s, &exists, err);
-    if (!st && access(dir, W_OK | X_OK) != 0)
-        st = cag_fail_sys(err, CAG_E_CREATE, errno, path,
-                          "cannot create a file in the directory %s", dir);
-    mem_free(dir);
-    mem_free(real);
+        st = check_target(&at, err);
+    if (!st && faccessat(at.dir, ".", W_OK | X_OK, AT_EACCESS) != 0) {
+        int sys = errno;
+        char *dir = file_dirname(at.path);
+
+        st = cag_fail_sys(err, CAG_E_CREATE, sys, path,
+                          "cannot create a file in the directory %s",
+                          dir ? dir : "");
+        mem_free(dir);
+    }
+    file_place_release(&at);
     return st;
+}
+
+/* o->at is found. */
+static cag_status open_at(struct file_out *o, int mode, cag_error *err)
+{
+    cag_status st = check_target(&o->at, err);
+
+    if (st)
+        return st;
+    remove_dead(&o->at);
+    o->tmp = new_name(o->at.name);
+    if (!o->tmp)
+        return cag_fail_nomem(err, "path");
+    o->fd = create_locked(o->at.dir, o->tmp);
+    if (o->fd < 0) {
+        int sys = errno;
+
+        mem_free(o->tmp); /* nothing to unlink */
+        o->tmp = NULL;
+        return cag_fail_sys(err, CAG_E_CREATE, sys, o->at.path,
+                            "cannot create");
+    }
+    if (!file_emergency_add(o->at.dir, o->tmp))
+        return cag_fail(err, CAG_E_LIMIT, o->at.path, -1,
+                        "too many files are being written at once");
+    if (set_mode(o, mode) != 0)
+        return cag_fail_sys(err, CAG_E_CREATE, errno, o->at.path,
+                            "cannot set the mode");
+    return CAG_OK;
 }
 
 cag_status file_out_open(struct file_out *o, const char *path, int mode,
                          cag_error *err)
 {
-    char *dir = NULL;
-    struct buf tmp = BUF_INIT;
-    struct stat old;
-    bool exists;
     cag_status st;
 
-    memset(o, 0, sizeof *o);
-    o->fd = -1;
-    o->path = file_follow(path);
-    dir = o->path ? file_dirname(o->path) : NULL;
-    if (!dir) {
-        st = cag_fail_nomem(err, "path");
-        goto out;
-    }
-    st = trust_links(path, err);
+    *o = (struct file_out){ .fd = -1 };
+    st = file_place_find_path(&o->at, path, err);
     if (!st)
-        st = check_target(o->path, &old, &exists, err);
+        st = open_at(o, mode, err);
     if (st)
-        goto out;
-    const char *name = base_name(o->path);
-    if (!*name) {
-        st = cag_fail(err, CAG_E_CREATE, path, -1, "is not a file name");
-        goto out;
-    }
-    remove_dead(dir, name);
-    buf_str(&tmp, dir);
-    buf_str(&tmp, "/.");
-    buf_add(&tmp, name, kept_length(name));
-    buf_str(&tmp, TMP_MARK "XXXXXX" TMP_END);
-    o->tmp = buf_detach(&tmp, NULL);
-    if (!o->tmp) {
-        st = cag_fail_nomem(err, "path");
-        goto out;
-    }
-    o->fd = create_locked(o->tmp);
-    if (o->fd < 0) {
-        int sys = errno;
-        mem_free(o->tmp); /* nothing to unlink */
-        o->tmp = NULL;
-        st = cag_fail_sys(err, CAG_E_CREATE, sys, path, "cannot create");
-        goto out;
-    }
-    if (!file_emergency_add(o->tmp))
-        st = cag_fail(err, CAG_E_LIMIT, path, -1,
-                      "too many files are being written at once");
-    else if (set_mode(o->fd, o->path, exists ? &old : NULL, mode) != 0)
-        st =
-            cag_fail_sys(err, CAG_E_CREATE, errno, path, "cannot set the mode");
-out:
-    mem_free(dir);
+        file_out_abort(o);
+    return st;
+}
+
+cag_status file_out_open_at(struct file_out *o, const struct file_place *at,
+                            int mode, cag_error *err)
+{
+    cag_status st;
+
+    *o = (struct file_out){ .fd = -1 };
+    st = file_place_beside(&o->at, at, "", err);
+    if (!st)
+        st = open_at(o, mode, err);
     if (st)
         file_out_abort(o);
     return st;
@@ -320,7 +347,7 @@ cag_status file_pwrite(int fd, const char *path, const void *data, size_t n,
 cag_status file_out_pwrite(struct file_out *o, const void *data, size_t n,
                            uint64_t off, cag_error *err)
 {
-    return file_pwrite(o->fd, o->path, data, n, off, err);
+    return file_pwrite(o->fd, o->at.path, data, n, off, err);
 }
 
 cag_status file_out_write(struct file_out *o, const void *data, size_t n,
@@ -347,13 +374,14 @@ static int sync_fd(int fd)
 
 /* The rename itself must survive a crash.  Some file systems cannot sync a
  * directory, and one may be writable but not readable: both are fine. */
-static cag_status sync_dir(const char *dir, cag_error *err)
+static cag_status sync_dir(const struct file_place *at, cag_error *err)
 {
     cag_status st = CAG_OK;
-    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = file_place_open_dir(at);
+
     if (fd >= 0) {
         if (sync_fd(fd) != 0 && errno != EINVAL && errno != ENOTSUP)
-            st = cag_fail_sys(err, CAG_E_IO, errno, dir,
+            st = cag_fail_sys(err, CAG_E_IO, errno, at->path,
                               "cannot sync the directory");
         close(fd);
     }
@@ -361,29 +389,20 @@ static cag_status sync_dir(const char *dir, cag_error *err)
 }
 
 /* As file_replace; *done: it was renamed, whatever came after. */
-static cag_status replace(int fd, const char *from, const char *to, bool *done,
-                          cag_error *err)
+static cag_status replace(int fd, const char *from, const struct file_place *to,
+                          bool *done, cag_error *err)
 {
-    /* taken first: memory that is short must not fail what is done */
-    char *dir = file_dirname(to);
-    cag_status st = CAG_OK;
-
     *done = false;
-    if (!dir) {
-        st = cag_fail_nomem(err, "path");
-    } else if (sync_fd(fd) != 0) {
-        st = cag_fail_sys(err, CAG_E_IO, errno, to, "cannot sync");
-    } else if (fault(NULL) || rename(from, to) != 0) {
-        st = cag_fail_sys(err, CAG_E_CREATE, errno, to, "cannot replace");
-    } else {
-        *done = true;
-        st = sync_dir(dir, err);
-    }
-    mem_free(dir);
-    return st;
+    if (sync_fd(fd) != 0)
+        return cag_fail_sys(err, CAG_E_IO, errno, to->path, "cannot sync");
+    if (fault(NULL) || renameat(to->dir, from, to->dir, to->name) != 0)
+        return cag_fail_sys(err, CAG_E_CREATE, errno, to->path,
+                            "cannot replace");
+    *done = true;
+    return sync_dir(to, err);
 }
 
-cag_status file_replace(int fd, const char *from, const char *to,
+cag_status file_replace(int fd, const char *from, const struct file_place *to,
                         cag_error *err)
 {
     bool done;
@@ -394,10 +413,10 @@ cag_status file_replace(int fd, const char *from, const char *to,
 cag_status file_out_commit(struct file_out *o, cag_error *err)
 {
     bool done;
-    cag_status st = replace(o->fd, o->tmp, o->path, &done, err);
+    cag_status st = replace(o->fd, o->tmp, &o->at, &done, err);
 
     if (done) {
-        file_emergency_drop(o->tmp);
+        file_emergency_drop(o->at.dir, o->tmp);
         mem_free(o->tmp);
         o->tmp = NULL;
     }
@@ -408,13 +427,12 @@ cag_status file_out_commit(struct file_out *o, cag_error *err)
 void file_out_abort(struct file_out *o)
 {
     if (o->tmp) {
-        unlink(o->tmp);
-        file_emergency_drop(o->tmp);
+        unlinkat(o->at.dir, o->tmp, 0);
+        file_emergency_drop(o->at.dir, o->tmp);
     }
-    if (o->fd >= 0 && o->path) /* {0} is a valid, closed file_out */
+    if (o->fd >= 0 && o->at.path) /* {0} is a valid, closed file_out */
         close(o->fd);
     mem_free(o->tmp);
-    mem_free(o->path);
-    memset(o, 0, sizeof *o);
-    o->fd = -1;
+    file_place_release(&o->at);
+    *o = (struct file_out){ .fd = -1, .at = FILE_PLACE_NONE };
 }

@@ -34,7 +34,7 @@ void memo_update(const char *dir, const char *name, size_t max_bytes,
                  memo_fn *compose, void *ctx)
 {
     struct buf old = BUF_INIT, new = BUF_INIT;
-    struct file_lock lock = { -1, NULL };
+    struct file_lock lock = FILE_LOCK_NONE;
     struct file_out o = { .fd = -1 };
     struct stat s;
     char *path = trust_dir(dir) ? file_join(dir, name) : NULL;

@@ -15,7 +15,6 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 #include "util/file.h"
-#include "util/mem.h"
 
 #define ACL "system.posix_acl_access"
 
@@ -85,50 +84,6 @@ cag_status trust_read(const char *path, size_t max_bytes, struct buf *b,
     return st;
 }
 
-/* A name the caller may write through, or err says why not.  *next: where it
- * leads, heap; NULL where it is no link, or memory is short (then who opens it
- * will notice). */
-static cag_status step_link(const char *path, const char *at, char **next,
-                            cag_error *err)
-{
-    char link[4096], *dir;
-    struct stat s;
-    ssize_t n;
-
-    *next = NULL;
-    if (lstat(at, &s) != 0 || !S_ISLNK(s.st_mode))
-        return CAG_OK;
-    if (!trust_owner(&s))
-        return cag_fail(err, CAG_E_CREATE, path, -1,
-                        "is a link that user %lu has made, who would choose "
-                        "what is written over; name the file itself",
-                        (unsigned long)s.st_uid);
-    n = readlink(at, link, sizeof link - 1);
-    if (n < 0)
-        return CAG_OK;
-    link[n] = 0;
-    dir = file_dirname(at);
-    *next = dir ? file_join(dir, link) : NULL;
-    mem_free(dir);
-    return CAG_OK;
-}
-
-cag_status trust_links(const char *path, cag_error *err)
-{
-    char *at = mem_strdup(path);
-    cag_status st = CAG_OK;
-
-    for (int hops = 0; at && !st && hops < 40; hops++) {
-        char *next;
-
-        st = step_link(path, at, &next, err);
-        mem_free(at);
-        at = next;
-    }
-    mem_free(at);
-    return st;
-}
-
 bool trust_dir(const char *path)
 {
     struct stat s;
@@ -136,25 +91,25 @@ bool trust_dir(const char *path)
     return stat(path, &s) == 0 && S_ISDIR(s.st_mode) && trust_stat(&s);
 }
 
-/* The ACL of path to fd: 1 kept, 0 there is none, -1 it could not be kept. */
-static int keep_acl(int fd, const char *path)
+/* The ACL of old_fd to fd: 1 kept, 0 there is none, -1 it could not be kept. */
+static int keep_acl(int fd, int old_fd)
 {
     char acl[4096], has[4096];
     ssize_t n_has = fgetxattr(fd, ACL, has, sizeof has);
-    ssize_t n = getxattr(path, ACL, acl, sizeof acl);
+    ssize_t n = fgetxattr(old_fd, ACL, acl, sizeof acl);
 
     if (n > 0 && n_has == n && !memcmp(acl, has, (size_t)n))
         return 1;
     if (n > 0)
         return fsetxattr(fd, ACL, acl, (size_t)n, 0) == 0 ? 1 : -1;
-    if (errno != ENODATA && errno != ENOTSUP)
-        return -1;
+    const bool none = errno == ENODATA || errno == ENOTSUP;
+
     if (fremovexattr(fd, ACL) != 0 && errno != ENODATA && errno != ENOTSUP)
         return -1;
-    return 0;
+    return none ? 0 : -1;
 }
 
-int trust_inherit(int fd, const char *path, const struct stat *old, int mode)
+int trust_inherit(int fd, int old_fd, const struct stat *old, int mode)
 {
     mode_t m = mode != -1 ? (mode_t)mode : 0600;
     struct stat is;
@@ -166,7 +121,7 @@ int trust_inherit(int fd, const char *path, const struct stat *old, int mode)
     if (old && trust_owner(old)) {
         group =
             is.st_gid == old->st_gid || fchown(fd, (uid_t)-1, old->st_gid) == 0;
-        acl = group ? keep_acl(fd, path) : -1;
+        acl = group ? keep_acl(fd, old_fd) : -1;
         if (mode == -1 && acl == 1)
             return 0; /* it carries the mode */
         if (mode == -1) {

@@ -32,22 +32,17 @@ cag_status trust_open(const char *path, int *fd, cag_error *err);
 /* All of such a file, appended to b; also CAG_E_LIMIT above max_bytes. */
 cag_status trust_read(const char *path, size_t max_bytes, struct buf *b,
                       cag_error *err);
-/*
- * May path be written?  A link under that name which neither the caller nor
- * root has made would let its owner choose what is written over: CAG_E_CREATE.
- * So for each link on the way.
- */
-cag_status trust_links(const char *path, cag_error *err);
 /* The same of a directory. */
 bool trust_dir(const char *path);
 
 /*
- * fd is a new file of the caller, mode 0600, that is to replace path (old is
- * its stat, or NULL if there is none).  It gets the given mode, or, where that
- * is -1, the mode, group and access ACL of the old file, as far as all of
- * them can be kept; what cannot be kept makes it narrower.  From a file of
- * another user nothing is taken.  Returns 0, or -1 with errno.
+ * fd is a new file of the caller, mode 0600, that is to replace another one
+ * (old is its stat, or NULL if there is none; old_fd is open for reading, or -1
+ * if it could not be opened).  It gets the given mode, or, where that is -1,
+ * the mode, group and access ACL of the old file, as far as all of them can be
+ * kept; what cannot be kept makes it narrower.  From a file of another user
+ * nothing is taken.  Returns 0, or -1 with errno.
  */
-int trust_inherit(int fd, const char *path, const struct stat *old, int mode);
+int trust_inherit(int fd, int old_fd, const struct stat *old, int mode);
 
 #endif

@@ -107,6 +107,13 @@ setup() { cd "$work"; }
     [ ! -s err ]
 }
 
+@test "a log that cannot be written ends it before anything is answered" {
+    for log in . none/log qwen.kvc; do
+        expect 73 cag-ask -q -n 3 --log $log qwen.kvc one
+        refused "$log"
+    done
+}
+
 @test "--log appends one line of JSON, and only when asked" {
     rm -f log
     cag-ask -q -n 3 --log log qwen.kvc one >/dev/null
@@ -131,10 +138,11 @@ setup() { cd "$work"; }
     refused "--output-format jsonl"
     expect 0 cag-ask -n 3 --log log --batch text --output-format jsonl qwen.kvc
     [ "$(wc -l <log)" = 3 ]
-    expect 74 cag-ask -q -n 3 --log missing/log --batch q qwen.kvc
-    says "missing/log"
-    expect 74 cag-ask -q -n 3 --log missing/log qwen.kvc three
-    says "missing/log"
+    expect 73 cag-ask -q -n 3 --log missing/log --batch q qwen.kvc
+    refused "missing/log"
+    # a disk that is full shows only afterwards: the answer is there
+    expect 74 cag-ask -q -n 3 --log /dev/full qwen.kvc three
+    says "/dev/full: cannot write the log"
     [ -s "$out" ]
 }
 

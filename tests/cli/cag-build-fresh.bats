@@ -194,7 +194,9 @@ J
     ok cag-build -q -m m.gguf -o d.kvc --chat-template-file date.jinja --template-date 2020-02-29 c.txt
     cag-inspect --text d.kvc | grep -q "Today is 29 Feb 2020."
     # SOURCE_DATE_EPOCH wins over the record, an option over both
-    fails 64 "expected seconds since 1970" env SOURCE_DATE_EPOCH=soon cag-build -m m.gguf -o d.kvc c.txt
+    for when in soon ' 5' +5 -5 5x 0x5 253402300800 99999999999999999999; do
+        fails 64 "expected seconds since 1970" env SOURCE_DATE_EPOCH="$when" cag-build -m m.gguf -o d.kvc c.txt
+    done
     fails 64 "expected YYYY-MM-DD" cag-build -m m.gguf -o d.kvc --template-date 2023-02-30x c.txt
     # two builds on one date are equal bytes
     for i in 1 2; do

@@ -308,15 +308,30 @@ M
         fails 64 "the depfile is another file of this build" cag-build -q -m m -o k.kvc --depfile $o a.md
     done
     ok cag-build -q -m m -o m/kb.kvc a.md
-    fails 73 "is a file but no text" cag-build -q -m m -o k.kvc --depfile m/kb.kvc a.md
+    fails 73 "is a file but no list of dependencies" cag-build -q -m m -o k.kvc --depfile m/kb.kvc a.md
     rm m/kb.kvc m/kb.kvc.lock
     diff -r m kept
+}
+
+@test "--depfile replaces nothing that it has not written" {
+    facts 4 >a.md
+    for f in Makefile notes.txt; do
+        printf 'all: kb.kvc\n\tcag-build\n' >$f
+        fails 73 "$f: is a file but no list of dependencies" \
+            cag-build -q -m "$model" -o kb.kvc --depfile $f a.md
+        [ "$(wc -l <$f)" = 2 ]
+    done
+    [ ! -e kb.kvc ]
+    : >kb.d # as a build system may have made it
+    ok cag-build -q -m "$model" -o kb.kvc --depfile kb.d a.md
+    ok cag-build -q -m "$model" -o renamed.kvc --depfile kb.d a.md
+    grep -q ^renamed.kvc: kb.d
 }
 
 @test "--checkpoint replaces no file but its own" {
     facts 4 >a.md
     echo precious >kb.kvc.ckpt
-    fails 73 "kb.kvc.ckpt: is a file but no cache, so it is not replaced" \
+    fails 73 "kb.kvc.ckpt: is a file and no checkpoint, so it is not replaced: move it away" \
         cag-build --checkpoint -m "$model" -o kb.kvc a.md
     [ "$(cat kb.kvc.ckpt)" = precious ]
     [ ! -e kb.kvc ]
@@ -327,6 +342,15 @@ M
     fails 73 "kb.kvc.ckpt: is a cache and no checkpoint, so it is not replaced" \
         cag-build --checkpoint -B -m "$model" -o kb.kvc a.md
     cmp kb.kvc kb.kvc.ckpt
+    # nor through a link, wherever it leads
+    rm kb.kvc.ckpt
+    for to in a.md nowhere; do
+        ln -s $to kb.kvc.ckpt
+        fails 73 "kb.kvc.ckpt: is a symbolic link and no checkpoint" \
+            cag-build --checkpoint -B -m "$model" -o kb.kvc a.md
+        rm kb.kvc.ckpt
+    done
+    [ ! -e nowhere ]
     # a damaged one of ours is passed over
     head -c 5000 kb.kvc >kb.kvc.ckpt
     ok cag-build --checkpoint -B -m "$model" -o kb.kvc a.md

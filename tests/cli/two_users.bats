@@ -250,6 +250,29 @@ mode_is() {
         fails 73 "is a link that user 20002 has made" alice cag-serve --listen 127.0.0.1:0 --log $by.serve k.kvc
     done
     [ "$(cat alice/own)" = precious ]
+    # where one may not write, that is said before the work
+    bob sh -c 'mkdir -m 755 only-his; umask 022; : >his'
+    for log in only-his/log his bob/log; do
+        fails 73 "Permission denied" alice cag-ask -q -n 2 --log $log k.kvc "How long?"
+        [ -z "$output" ]
+    done
+    # nor do the directories on the way belong to a link of his
+    bob ln -s alice shared
+    bob ln -s shared/../alice again
+    for by in shared again; do
+        fails 73 "the way to it, $by, goes through a link that user 20002 has made" \
+            alice cag-ask -q -n 2 --batch q.txt -o $by/a.out k.kvc
+        fails 73 "goes through a link that user 20002" alice cag-ask -q -n 2 --log $by/a.log k.kvc "How long?"
+        fails 73 "goes through a link that user 20002" alice cag-build -q -B --depfile $by/a.dep -m "$model" -o k2.kvc src.md
+        fails 73 "goes through a link that user 20002" alice cag-build -q -m "$model" -o $by/a.kvc src.md
+        fails 73 "goes through a link that user 20002" alice cag-bench load -q -r 1 --export-json $by/a.json k.kvc
+        fails 73 "goes through a link that user 20002" alice cag-bench eval -q -n 2 --questions gold.jsonl --rows $by/a.rows k.kvc
+        fails 73 "goes through a link that user 20002" alice cag-inspect -q --export $by/a.tensors k.kvc
+        fails 73 "goes through a link that user 20002" alice cag-serve --listen 127.0.0.1:0 --log $by/a.serve k.kvc
+    done
+    run ls alice
+    [ "$output" = "cache
+own" ] || [ "$output" = own ]
     # one's own lead where one wants
     alice ln -s alice/answers mine
     ok alice cag-ask -q -n 2 --batch q.txt -o mine k.kvc
@@ -257,6 +280,9 @@ mode_is() {
     alice ln -s alice/lines mine.log
     ok alice cag-ask -q -n 2 --log mine.log k.kvc "How long?"
     [ "$(wc -l <alice/lines)" = 1 ]
+    alice ln -s alice/. home
+    ok alice cag-ask -q -n 2 --log home/lines k.kvc "How long?"
+    [ "$(wc -l <alice/lines)" = 2 ]
     # and nobody is waited for
     alice mkfifo pipe
     run alice timeout 20 cag-ask -q -n 2 --log pipe k.kvc "How long?"
@@ -265,4 +291,12 @@ mode_is() {
     run alice timeout 20 cag-bench load -q -r 1 --export-json pipe k.kvc
     [ "$status" = 73 ]
     [[ $output == *"pipe: is a FIFO that nobody reads"* ]]
+    run alice timeout 20 cag-ask -q -n 2 --batch q.txt -o pipe k.kvc
+    [ "$status" = 73 ]
+    [[ $output == *"pipe: is a FIFO that nobody reads"* ]]
+    # who comes a little later is in time
+    (sleep 0.3; exec cat pipe >rows) &
+    ok alice cag-ask -q -n 2 --batch q.txt -o pipe k.kvc
+    wait
+    [ "$(wc -l <rows)" = 1 ]
 }

@@ -200,10 +200,64 @@ static void mode_is_the_umask(void **state)
     assert_int_equal(sb.st_mode & 07777, 0640);
 }
 
+/* What it wrote for any names it may replace; no other text. */
+static void only_its_own_is_replaced(void **state)
+{
+    static const char *const targets[] = { "kb.kvc",  "a b:c#$~*[x]%|.kvc",
+                                           "~x",      "new\nline.kvc",
+                                           "\\end\\", "tab\t;=" };
+    static const char *const texts[] = {
+        "Shopping list:\n\neggs\n",
+        "kb.kvc: \\\n a.md\nand more\n",
+        "x",
+        "# kb.kvc:\n",
+        "kb.kvc:\n\nnote: this\n",
+        "kb.kvc:\n\tcag-build\n",
+        ":\n",
+        "\n",
+        "CFLAGS := -O2\n",
+        "kb.kvc: a.md\n",
+    };
+    char at[] = "/tmp/cag-depfile-XXXXXX";
+    cag_error err = CAG_ERROR_INIT;
+    FILE *f;
+
+    (void)state;
+    assert_non_null(mkdtemp(at));
+    assert_int_equal(chdir(at), 0);
+    assert_int_equal(depfile_check_replace("kb.d", "kb.kvc", &err), CAG_OK);
+    for (size_t i = 0; i < sizeof targets / sizeof *targets; i++)
+        for (int n = 0; n <= N; n++) {
+            assert_int_equal(
+                depfile_write("kb.d", targets[i], names, n, NULL, &err),
+                CAG_OK);
+            assert_int_equal(depfile_check_replace("kb.d", targets[i], &err),
+                             CAG_OK);
+            if (!strpbrk(targets[i], "\n\t;="))
+                assert_int_equal(depfile_check_replace("kb.d", "y", &err),
+                                 CAG_OK);
+        }
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        f = fopen("kb.d", "w");
+        assert_non_null(f);
+        fputs(texts[i], f);
+        fclose(f);
+        assert_int_equal(depfile_check_replace("kb.d", "kb.kvc", &err),
+                         CAG_E_CREATE);
+        assert_non_null(strstr(err.msg, "no list of dependencies"));
+    }
+    assert_int_equal(truncate("kb.d", 0), 0);
+    assert_int_equal(depfile_check_replace("kb.d", "kb.kvc", &err), CAG_OK);
+    assert_int_equal(unlink("kb.d"), 0);
+    assert_int_equal(chdir("/"), 0);
+    assert_int_equal(rmdir(at), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(make_reads_it),
+        cmocka_unit_test(only_its_own_is_replaced),
         cmocka_unit_test_setup_teardown(every_character, enter, NULL),
         cmocka_unit_test_setup_teardown(mode_is_the_umask, NULL, leave)
     };

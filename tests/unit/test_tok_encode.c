@@ -530,9 +530,11 @@ static void side_files(void **state)
           "{\"bos_token\":\"<|begin_of_text|>\"}", "{\"<new>\":1}",
           "<|eot_id|>", NULL },
         { "{\"bos_token\":\"<|eot_id|>\"}", NULL, "{\"<new>\":700}", NULL,
-          "added_tokens.json has \"<new>\"" },
+          "has \"<new>\", which is not a token of that id in" },
+        { NULL, NULL, "{\"<new>\":-1}", NULL, "the id of \"<new>\" is no" },
+        { NULL, NULL, "{\"<new>\":\"1\"}", NULL, "the id of \"<new>\" is no" },
         { "{\"bos_token\":\"<|eot_id|>\"}", NULL, "{\"<|eot_id|>\":1}", NULL,
-          "added_tokens.json has \"<|eot_id|>\"" },
+          "has \"<|eot_id|>\", which is not a token of that id in" },
         { "{\"bos_token\":\"<|eot_id|>\"}", NULL, "{}", "<|eot_id|>", NULL },
     };
     static const char *const name[] = { "tokenizer_config.json",
@@ -563,6 +565,7 @@ static void side_files(void **state)
         if (c[i].says) {
             assert_true(st == CAG_E_FORMAT || st == CAG_E_UNSUPPORTED);
             assert_non_null(strstr(err.msg, c[i].says));
+            assert_true(!c[i].added || strstr(err.file, "/added_tokens.json"));
             continue;
         }
         ok(st, &err);

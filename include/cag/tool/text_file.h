@@ -11,17 +11,23 @@
 extern "C" {
 #endif
 
-/* CAG_E_CREATE when path is a file that holds no text, such as a model or a
- * cache: a slip of the hand must not cost it. */
+/* CAG_E_CREATE when path cannot be written, or is a file that holds no text,
+ * such as a model or a cache: a slip of the hand must not cost it.  For what is
+ * opened only after long work; makes nothing. */
 cag_status cag_check_text_output(const char *path, cag_error *err);
 /*
  * Open path for writing: append to it, or (false) begin it anew; one that is
- * made has the mode 0666 or, with own, 0600, less the umask.  A FIFO must have
- * a reader already: nothing is waited for.  *fd is the caller's.  CAG_E_CREATE:
- * as above, or a link of another user stands there, or the system says no.
+ * made has the mode 0666 or, with own, 0600, less the umask.  A FIFO that
+ * gets no reader within seconds is an error.  *fd is the caller's.
+ * CAG_E_CREATE: as above, or the way leads through a link of another user, or
+ * the system says no.
  */
 cag_status cag_open_output(const char *path, bool append, bool own, int *fd,
                            cag_error *err);
+/* text and a newline in the place of path, aside and renamed, with this mode;
+ * as cag_open_output, nothing is written through another user's link. */
+cag_status cag_write_text(const char *path, const char *text, int mode,
+                          cag_error *err);
 /* CAG_E_USAGE when path is a source that k was built from, or a directory or
  * pattern of it would take it as one: for what a program writes that uses k. */
 cag_status cag_check_beside(const cag_kvc *k, const char *path, cag_error *err);
