@@ -31,10 +31,16 @@ void attention_avx512bf16_mass(const struct attn_job *job, float *p,
 void attention_amx(const struct attn_job *job);
 void attention_amx_mass(const struct attn_job *job, float *p, size_t ldp);
 
-/* u4s8 */
+/* u4s8, u8s8 */
 KERNEL_GEMM(gemm_u4_scalar);
 KERNEL_GEMM(gemm_u4_avx2);
 KERNEL_GEMM(gemm_u4_avxvnni);
 KERNEL_GEMM(gemm_u4_avx512vnni);
+void attention_u8s8_scalar(const struct attn_job *job);
+void attention_u8s8_scalar_mass(const struct attn_job *job, float *p,
+                                size_t ldp);
+void attention_avx512vnni(const struct attn_job *job);
+void attention_avx512vnni_mass(const struct attn_job *job, float *p,
+                               size_t ldp);
 
 #endif

@@ -431,6 +431,25 @@ const struct kernels *kernels_at(int i, bool *usable);
  *   y = fmaf(o, h, y)
  * ref: |diff| <= sum |w| * s / 2 over the blocks
  *              + 1e-6 * sqrt(d_in) * sum (|x * w| + |o * x|)
+ *
+ * u8s8, attention with integers.  A row of q, k or v is coded as amax =
+ * max |x|, scale = amax / 127, code[c] = fma(x[c], 127 / amax, 0) to nearest
+ * even; scale = 0, codes 0 where amax < 2^-100, scale = NaN where an element
+ * is infinite or NaN.  Of KV_Q8H x are its codes, and its scale multiplies
+ * this one.  It is attn of the set but for
+ *   s[t]  = ((float)(sum of q's codes * k's, exact) * k's scale) * q's scale
+ *   mt    = ceil(max over visible t of s[t]) + 0,  p[t] = cubic(s[t] - mt)
+ *   e     = fold of 4 lanes, lane t % 4 = that + p[t]
+ *   w[t]  = p[t] * v's scale; of top = max w[t], inv = 255 / top, 0 where
+ *           top < 2^-100: u[t] = fma(w[t], inv, 0) to nearest even
+ *   mn    = max(m, mt) + 0, a = exp2(m - mn), b = exp2(mt - mn)
+ *   l     = fmaf(l, a, e * b)
+ *   o[c]  = fmaf((float)(sum of u[t] * v's codes, exact), top / 255 * b,
+ *                o[c] * a), the factor of the sum 0 where top < 2^-100
+ *   m     = mn
+ * with p[t] = 0 where not visible.  Where l is NaN, o is anything.
+ * ref: |out - ref| <= (2 E + 1/4 + 1/64) * max |v|, where E is the largest
+ * error of an s[t]: half a step of each code times what it is multiplied with
  */
 struct kernels_fast {
     const char *name; /* "amx"; "..., scalar" for the tests  */

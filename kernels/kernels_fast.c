@@ -111,6 +111,18 @@ static const struct kernels_fast u4_scalar = {
     .gemm = gemm_u4_scalar,
 };
 
+static const struct kernels_fast u4_u8_scalar = {
+    .name = "u4s8 and u8s8, scalar",
+    .numerics = "f32-lanes.1+u8s8.1+u4s8.1",
+    .takes = four_bits,
+    .gemm_mr = 1,
+    .gemm_pack_size = gemm_u4_scalar_pack_size,
+    .gemm_pack = gemm_u4_scalar_pack,
+    .gemm = gemm_u4_scalar,
+    .attn = attention_u8s8_scalar,
+    .attn_mass = attention_u8s8_scalar_mass,
+};
+
 static const struct kernels_fast tiles_scalar = {
     .name = "bf16-tiles, scalar",
     .numerics = "f32-lanes.1+bf16-tiles.3",
@@ -162,12 +174,14 @@ static const struct kernels_fast avx512bf16 = {
 
 static const struct kernels_fast u4_avx512vnni = {
     .name = "u4s8 avx512vnni",
-    .numerics = "f32-lanes.1+u4s8.1",
+    .numerics = "f32-lanes.1+u8s8.1+u4s8.1",
     .takes = four_bits,
     .gemm_mr = 16,
     .gemm_pack_size = gemm_u4_avx512vnni_pack_size,
     .gemm_pack = gemm_u4_avx512vnni_pack,
     .gemm = gemm_u4_avx512vnni,
+    .attn = attention_avx512vnni,
+    .attn_mass = attention_avx512vnni_mass,
 };
 
 static const struct kernels_fast u4_avxvnni = {
@@ -211,6 +225,7 @@ static const struct {
     { &tiles_scalar, { NULL, NULL }, NULL, NULL, NULL },
     { &pairs_scalar, { NULL, NULL }, NULL, NULL, NULL },
     { &u4_scalar, { NULL, NULL }, NULL, NULL, NULL },
+    { &u4_u8_scalar, { NULL, NULL }, NULL, NULL, NULL },
 };
 enum { N_FAMILY = sizeof families / sizeof families[0] };
 

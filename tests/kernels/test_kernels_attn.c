@@ -198,7 +198,8 @@ static double largest_value(const struct kv *kv)
     return top;
 }
 
-/* What kernels.h states for attention in bf16. */
+/* What kernels.h states for attention in bf16; in 8 bits (u8s8) rows without
+ * outliers stay as near, much nearer than what is stated for any row. */
 static double bf16_tolerance(const struct kv *kv, const float *q, size_t ldq,
                              int n_row)
 {
@@ -425,7 +426,8 @@ static void bf16_impls(struct impls *im, const struct kernels_fast *scalar)
     }
 }
 
-/* The same in bf16, where a family of less precise products has it. */
+/* The same in bf16 or 8 bits, where a family of less precise products has it.
+ */
 static void test_bf16(void **state)
 {
     static const int dims[] = { 32, 64, 96, 128, 256, 512 };
@@ -454,7 +456,7 @@ static void test_bf16(void **state)
                f->numerics, top);
         assert_true(top < 0.1);
     }
-    assert_true(n_order >= 2);
+    assert_true(n_order >= 3);
 }
 
 /*
