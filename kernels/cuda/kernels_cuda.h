@@ -186,7 +186,7 @@ struct cuk_shape {
     int n_head, n_kv_head, d_head;
 };
 #define CUK_ATTN_ROWS  64
-#define CUK_D_HEAD_MAX 128
+#define CUK_D_HEAD_MAX 256
 
 /* ---------------------------------------------------------- small operations
  */

@@ -159,8 +159,8 @@ int cuk_swiglu(struct cuk_stream *s, void *dev_out, int out_type,
 
 /* ------------------------------------------------- norm, rotation, storing */
 
-#define PAIRS (CUK_D_HEAD_MAX / 64)      /* (i, i + half) of a lane */
-#define CHANNELS (CUK_D_HEAD_MAX / 32)   /* of a lane */
+/* D: as many channels as a head has at most.  A lane has D / 64 pairs
+ * (i, i + half), D / 32 channels. */
 
 struct rope_args {
     struct cuk_rope       r;
@@ -187,6 +187,7 @@ __device__ static const float *find_factors(const struct cuk_kv &kv, int layer,
 
 /* x[j] of a warp's lanes is channel lane + 32 * j: transformed in blocks of n,
  * a power of two. */
+template <int CHANNELS>
 __device__ static void hadamard(float x[CHANNELS], int n, int lane)
 {
     for (int h = 1; h < 32 && h < n; h *= 2)
@@ -214,10 +215,12 @@ __device__ static void hadamard(float x[CHANNELS], int n, int lane)
  * units of its largest value, so that all fits f16.  room: d floats of q as
  * f16 has it.
  */
+template <int D>
 __device__ static void rotate_q(uint16_t *out, float *unit, const float *room,
                                 const float *factor, int d,
                                 const struct q8h_block &block, int lane)
 {
+    const int CHANNELS = D / 32;
     float x[CHANNELS], top = 0;
 
 #pragma unroll
@@ -225,7 +228,7 @@ __device__ static void rotate_q(uint16_t *out, float *unit, const float *room,
         int i = lane + 32 * j;
         x[j] = i < d ? room[i] * factor[i] : 0.0f;
     }
-    hadamard(x, block.n, lane);
+    hadamard<CHANNELS>(x, block.n, lane);
 #pragma unroll
     for (int j = 0; j < CHANNELS; j++)
         top = fmaxf(top, fabsf(x[j]));
@@ -241,14 +244,15 @@ __device__ static void rotate_q(uint16_t *out, float *unit, const float *room,
 }
 
 /* A head of a row, in a warp: lane's channels i and i + half, i = lane + 32 j. */
-struct head {
+template <int D> struct head {
     bool  is_q, is_v;
     int   index;                         /* among those of its kind */
-    float a[PAIRS], b[PAIRS];
+    float a[D / 64], b[D / 64];
 };
 
 /* Its values, with bias; with norm where there is one. */
-__device__ static void load_head(struct head *h, const struct cuk_rope &r,
+template <int D>
+__device__ static void load_head(struct head<D> *h, const struct cuk_rope &r,
                                  const float *qkv, int lane)
 {
     const int d = r.shape.d_head, half = d / 2;
@@ -261,7 +265,7 @@ __device__ static void load_head(struct head *h, const struct cuk_rope &r,
     if (bias)
         bias += h->index * d;
 #pragma unroll
-    for (int j = 0; j < PAIRS; j++) {
+    for (int j = 0; j < D / 64; j++) {
         int i = lane + 32 * j;
         h->a[j] = h->b[j] = 0;
         if (i < half) {
@@ -274,7 +278,7 @@ __device__ static void load_head(struct head *h, const struct cuk_rope &r,
         return;
     float inv = 1.0f / sqrtf(warp_sum(sum) / (float)d + r.eps);
 #pragma unroll
-    for (int j = 0; j < PAIRS; j++) {
+    for (int j = 0; j < D / 64; j++) {
         int i = lane + 32 * j;
         if (i < half) {
             h->a[j] *= inv * w[i];
@@ -283,7 +287,8 @@ __device__ static void load_head(struct head *h, const struct cuk_rope &r,
     }
 }
 
-__device__ static void rotate_head(struct head *h, const struct cuk_rope &r,
+template <int D>
+__device__ static void rotate_head(struct head<D> *h, const struct cuk_rope &r,
                                    int pos, int lane)
 {
     const int half = r.shape.d_head / 2;
@@ -292,7 +297,7 @@ __device__ static void rotate_head(struct head *h, const struct cuk_rope &r,
     const float scale = h->is_q ? r.q_scale : 1.0f;
 
 #pragma unroll
-    for (int j = 0; j < PAIRS; j++) {
+    for (int j = 0; j < D / 64; j++) {
         int i = lane + 32 * j;
         if (i < half) {
             float x = h->a[j], y = h->b[j];
@@ -303,8 +308,9 @@ __device__ static void rotate_head(struct head *h, const struct cuk_rope &r,
 }
 
 /* The private tile of K or V that a position lies in. */
+template <int D>
 __device__ static uint16_t *own_tile(const struct cuk_rope &r,
-                                     const struct head &h,
+                                     const struct head<D> &h,
                                      const struct cuk_kv &kv, int pos)
 {
     const struct cuk_seg *seg = &kv.own;
@@ -328,10 +334,11 @@ __device__ static size_t in_tile(bool is_v, int i, int slot, int d)
 
 /* To out as f16: q's row or a tile; to room, too, if that is there.  Whether
  * everything fits. */
-__device__ static bool put_head(const struct head &h, uint16_t *out, int slot,
+template <int D>
+__device__ static bool put_head(const struct head<D> &h, uint16_t *out, int slot,
                                 int d, float *room, int lane)
 {
-    const int half = d / 2;
+    const int half = d / 2, PAIRS = D / 64;
     bool fits = true;
 
 #pragma unroll
@@ -351,6 +358,7 @@ __device__ static bool put_head(const struct head &h, uint16_t *out, int slot,
 }
 
 /* One warp, one head of one row. */
+template <int D>
 __global__ static void __launch_bounds__(32 * HEADS_PER_BLOCK)
 rope_kernel(struct rope_args g)
 {
@@ -361,7 +369,7 @@ rope_kernel(struct rope_args g)
     const int nq = r.shape.n_head, nk = r.shape.n_kv_head;
     const int i = (int)blockIdx.y * HEADS_PER_BLOCK + warp;
     const struct cuk_row row = g.row[t];
-    struct head h;
+    struct head<D> h;
 
     if (i >= nq + 2 * nk || row.kv < 0)
         return;
@@ -386,7 +394,7 @@ rope_kernel(struct rope_args g)
     if (!codes)
         return;
     __syncwarp();
-    rotate_q(r.dev_q_rotated + at * (size_t)d, r.dev_q_unit + at, room,
+    rotate_q<D>(r.dev_q_rotated + at * (size_t)d, r.dev_q_unit + at, room,
              find_factors(kv, r.layer, nk, h.index / (nq / nk), d), d, g.block,
              lane);
 }
@@ -402,9 +410,15 @@ int cuk_rope_append(struct cuk_stream *s, const struct cuk_rope *r,
         CUK_REFUSE(s->d, "cuk_rope_append");
     struct rope_args g = { *r,     q8h_block(r->shape.d_head), dev_qkv, dev_q,
                            dev_row, dev_kv,                    dev_bad };
-    CUK_RUN(s, "rope_kernel", rope_kernel,
-            dim3((unsigned)n_row, (unsigned)cuk_ceil(heads, HEADS_PER_BLOCK)),
-            dim3(32 * HEADS_PER_BLOCK),
-            HEADS_PER_BLOCK * (size_t)r->shape.d_head * sizeof(float), g);
+    const dim3 grid((unsigned)n_row,
+                    (unsigned)cuk_ceil(heads, HEADS_PER_BLOCK));
+    const size_t room = HEADS_PER_BLOCK * (size_t)r->shape.d_head *
+                        sizeof(float);
+    if (r->shape.d_head <= 128)
+        CUK_RUN(s, "rope_kernel", rope_kernel<128>, grid,
+                dim3(32 * HEADS_PER_BLOCK), room, g);
+    else
+        CUK_RUN(s, "rope_kernel", rope_kernel<256>, grid,
+                dim3(32 * HEADS_PER_BLOCK), room, g);
     return 0;
 }

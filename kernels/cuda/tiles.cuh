@@ -15,12 +15,17 @@
 #define THREADS (32 * WARPS)
 
 template <int D> struct layout {
+    /* K and V of one stage take turns (attention_cuda.cu) */
+    static const bool turns = D > 128;
     static const int k_bytes = KV_TILE * D * 2;
     static const int stage_bytes = 2 * k_bytes;
     /* two stages; at the end o [4][16][D] f32, just one stage, m and l;
-       of codes one stage, and two of codes, just as large */
+       of codes one stage, and two of codes, just as large.  In turns one:
+       of codes half a stage, and K's and V's codes; o in two halves */
     static const int codes_bytes = k_bytes;
-    static const int bytes = 2 * stage_bytes;
+    static const int bytes = turns ? stage_bytes : 2 * stage_bytes;
+    /* pieces of a thread at once: where o takes the registers, not all */
+    static const int unroll = turns ? 4 : 8 * D / THREADS;
 };
 
 /* Where 8 tokens (half h of 16) of channel c of token group b lie. */
@@ -82,103 +87,103 @@ __device__ inline int next_seen(const struct cuk_kv &kv, const uint64_t *view,
 
 /* ----------------------------------------------------------- to where they go */
 
-/* Where piece j (8 elements) of a K and of a V tile lies. */
-template <int D>
-__device__ inline void place(uint8_t *stage, int j, int d, uint8_t **k,
-                             uint8_t **v)
+/* Where piece j (8 elements) of a K tile lies, and of a V tile. */
+template <int D, bool V>
+__device__ inline uint8_t *place(uint8_t *to, int j, int d)
 {
     const int full = d / 32 * 256, part = d % 32 / 8;
-    int r = j / 2, t, q;
+    const int r = j / 2;
 
-    if (j < full) {
-        t = j % 256 / 4;
-        q = j / 256 * 4 + j % 4;
-    } else {
-        t = (j - full) / part;
-        q = d / 32 * 4 + (j - full) % part;
-    }
-    *k = k_at<D>(stage, r / d, r % d, j % 2);
-    *v = v_at(stage + layout<D>::k_bytes, t, q);
+    if (!V)
+        return k_at<D>(to, r / d, r % d, j % 2);
+    if (j < full)
+        return v_at(to, j % 256 / 4, j / 256 * 4 + j % 4);
+    return v_at(to, (j - full) / part, d / 32 * 4 + (j - full) % part);
 }
 
 /*
- * Start copying a tile pair: 8 * d pieces of 16 bytes each.  Where d is all of
- * D, a thread's next piece lies NEXT bytes after the one before, in memory, in
- * K and in V alike, and no address is computed twice: with one division a
- * piece, addresses were half of all instructions.
+ * Start copying a tile of K or of V: 8 * d pieces of 16 bytes.  Where d is all
+ * of D, a thread's next piece lies NEXT bytes after the one before, in memory
+ * and where it goes alike, and no address is computed twice: with one division
+ * a piece, addresses were half of all instructions.
  */
 static const int NEXT = 16 * THREADS;
+
+template <int D, bool V>
+__device__ inline void fetch_half(uint8_t *to, const uint8_t *from, int d)
+{
+    const int tid = (int)threadIdx.x;
+
+    if (d == D) {
+        uint8_t *p = place<D, V>(to, tid, D);
+#pragma unroll (layout<D>::unroll)
+        for (int i = 0; i < 8 * D / THREADS; i++)
+            copy_async16(p + NEXT * i, from + 16 * tid + NEXT * i);
+        return;
+    }
+    for (int j = tid; j < 8 * d; j += THREADS)
+        copy_async16(place<D, V>(to, j, d), from + 16 * j);
+}
 
 template <int D>
 __device__ inline void fetch(uint8_t *stage, const struct tiles &from, int d)
 {
-    if (d == D) {
-        const int tid = (int)threadIdx.x;
-        uint8_t *k, *v;
-        place<D>(stage, tid, D, &k, &v);
-#pragma unroll
-        for (int i = 0; i < 8 * D / THREADS; i++) {
-            copy_async16(k + NEXT * i, from.k + 16 * tid + NEXT * i);
-            copy_async16(v + NEXT * i, from.v + 16 * tid + NEXT * i);
-        }
-        return;
-    }
-    for (int j = (int)threadIdx.x; j < 8 * d; j += THREADS) {
-        uint8_t *k, *v;
-        place<D>(stage, j, d, &k, &v);
-        copy_async16(k, from.k + 16 * j);
-        copy_async16(v, from.v + 16 * j);
-    }
+    fetch_half<D, false>(stage, from.k, d);
+    fetch_half<D, true>(stage + layout<D>::k_bytes, from.v, d);
 }
 
-/* The same of codes, to where they wait: 4 * d pieces, K then V. */
+/* The same of codes, to where they wait, as they are: 4 * d pieces. */
+__device__ inline void fetch_codes_half(uint8_t *to, const uint8_t *from,
+                                        int d)
+{
+    for (int j = (int)threadIdx.x; j < 4 * d; j += THREADS)
+        copy_async16(to + 16 * j, from + 16 * j);
+}
+
+/* K, then V. */
 __device__ inline void fetch_codes(uint8_t *to, const struct tiles &from,
                                    int d)
 {
-    for (int j = (int)threadIdx.x; j < 4 * d; j += THREADS) {
-        copy_async16(to + 16 * j, from.k + 16 * j);
-        copy_async16(to + KV_TILE * d + 16 * j, from.v + 16 * j);
-    }
+    fetch_codes_half(to, from.k, d);
+    fetch_codes_half(to + KV_TILE * d, from.v, d);
 }
 
 struct alignas(8) codes8 { uint32_t w[2]; };
 struct alignas(16) half8 { uint32_t w[4]; };
 
-/* Piece j of codes that have arrived, to f16 at k and v. */
-__device__ inline void spread_piece(uint8_t *k, uint8_t *v,
-                                    const uint8_t *codes, int j, int d)
+/* Piece j of codes that have arrived, as f16. */
+__device__ inline void spread_piece(uint8_t *to, const uint8_t *codes, int j)
 {
     const struct codes8 a = ((const struct codes8 *)codes)[j];
-    const struct codes8 b = ((const struct codes8 *)codes)[8 * d + j];
     struct half8 h;
 
     codes_f16(h.w, a.w[0]);
     codes_f16(h.w + 2, a.w[1]);
-    *(struct half8 *)k = h;
-    codes_f16(h.w, b.w[0]);
-    codes_f16(h.w + 2, b.w[1]);
-    *(struct half8 *)v = h;
+    *(struct half8 *)to = h;
 }
 
-/* All of them, to the f16 tile pair. */
+/* All of them, to the f16 tile. */
+template <int D, bool V>
+__device__ inline void spread_half(uint8_t *to, const uint8_t *codes, int d)
+{
+    const int tid = (int)threadIdx.x;
+
+    if (d == D) {
+        uint8_t *p = place<D, V>(to, tid, D);
+#pragma unroll (layout<D>::unroll)
+        for (int i = 0; i < 8 * D / THREADS; i++)
+            spread_piece(p + NEXT * i, codes, tid + THREADS * i);
+        return;
+    }
+    for (int j = tid; j < 8 * d; j += THREADS)
+        spread_piece(place<D, V>(to, j, d), codes, j);
+}
+
 template <int D>
 __device__ inline void spread(uint8_t *stage, const uint8_t *codes, int d)
 {
-    const int tid = (int)threadIdx.x;
-    uint8_t *k, *v;
-
-    if (d == D) {
-        place<D>(stage, tid, D, &k, &v);
-#pragma unroll
-        for (int i = 0; i < 8 * D / THREADS; i++)
-            spread_piece(k + NEXT * i, v + NEXT * i, codes, tid + THREADS * i,
-                         D);
-        return;
-    }
-    for (int j = tid; j < 8 * d; j += THREADS) {
-        place<D>(stage, j, d, &k, &v);
-        spread_piece(k, v, codes, j, d);
-    }
+    spread_half<D, false>(stage, codes, d);
+    spread_half<D, true>(stage + layout<D>::k_bytes, codes + KV_TILE * d, d);
 }
 
 #endif

@@ -31,14 +31,17 @@
 #include <string.h>
 #include <unistd.h>
 
-static const struct check_shape big[2] = {
+#define N(array) (sizeof(array) / sizeof *(array))
+
+static const struct check_shape big[] = {
     { "qwen3-0.6b", 1024, 3072, 28, 16, 8, 128, 151936 },
     { "qwen3-4b, 12 of 36 layers", 2560, 9728, 12, 32, 8, 128, 151936 }
 };
-/* the two ways through attention: heads below 64, and of 128 */
-static const struct check_shape small[2] = {
+/* the ways through attention: heads below 64, of 128, and of 256 */
+static const struct check_shape small[] = {
     { "tiny-a", 64, 192, 2, 4, 2, 32, 512 },
-    { "tiny-b", 128, 256, 3, 8, 2, 128, 512 }
+    { "tiny-b", 128, 256, 3, 8, 2, 128, 512 },
+    { "tiny-c", 64, 128, 2, 2, 1, 256, 512 }
 };
 
 /* A model written and opened on the device; NULL after a failure, or where
@@ -189,7 +192,7 @@ int main(int argc, char **argv)
         status = 69;
     } else if (!check.probe) {
         check.steps = jv_new_array();
-        for (int i = 0; i < 2; i++)
+        for (size_t i = 0; i < (check.tiny ? N(small) : N(big)); i++)
             run_model(check.tiny ? &small[i] : &big[i], i == 0);
         status = check_sum();
         jv_free(check.steps);

@@ -360,7 +360,8 @@ static void test_plan(void)
     }
 }
 
-/* Blocks that fit, by their shared memory: 64 KiB and 32 of the shim's 100. */
+/* Blocks that fit, by their shared memory: 64 KiB and 32 of the shim's 100.
+ * Heads above 128 take no more. */
 static void test_blocks(void)
 {
     const int n_sm = cuk_get_info(dev)->n_sm;
@@ -373,6 +374,9 @@ static void test_blocks(void)
     s.d_head = 64;
     CHECK(cuk_attention_blocks(dev, &s, &n) == 0 && n > wide,
           "d 64: %d blocks, %d of 128", n, wide);
+    for (s.d_head = 136; s.d_head <= CUK_D_HEAD_MAX; s.d_head += 120)
+        CHECK(cuk_attention_blocks(dev, &s, &n) == 0 && n == wide,
+              "d %d: %d blocks, %d of 128", s.d_head, n, wide);
 }
 
 /* A lone long timeline is split for the whole device, a long prompt is not. */
@@ -540,6 +544,7 @@ static void attention_case(world &w, int out_type, int n_block, int split)
     const cuk_shape &s = w.shape;
     const int d = s.d_head, group = s.n_head / s.n_kv_head;
     const size_t n = w.row.size() * (size_t)(s.n_head * d);
+    const float inverse = q8h_block(d).inverse;
     plan p(w, n_block, split, 1000, 10000);
     std::vector<uint16_t> q(n);
 
@@ -592,6 +597,7 @@ static void attention_case(world &w, int out_type, int n_block, int split)
             size_t at = (r * (size_t)s.n_head + (size_t)h) * (size_t)d;
             std::vector<double> p2, o((size_t)d, 0);
             double top = -1e300, sum = 0, vmax = 0, smax = 0;
+            const bool codes = w.kv[(size_t)w.row[r].kv].codes;
             for (int k = 0; k <= w.row[r].pos; k++) {
                 const uint16_t *t = w.tile(w.row[r], 0, h / group,
                                            k / KV_TILE);
@@ -600,12 +606,23 @@ static void attention_case(world &w, int out_type, int n_block, int split)
                     p2.push_back(-INFINITY);
                     continue;
                 }
-                for (int c = 0; c < d; c++)
-                    x += (double)h2f(q[at + (size_t)c]) *
-                         (double)h2f(t[k_index(d, k % KV_TILE, c)]);
+                double size = 0; /* of the key, before its factors */
+                for (int c = 0; c < d; c++) {
+                    double y = h2f(t[k_index(d, k % KV_TILE, c)]);
+                    double f = codes ? w.shared[(size_t)w.row[r].kv]->factor(
+                                           w.layer, h / group)[c]
+                                     : 1;
+                    x += (double)h2f(q[at + (size_t)c]) * y;
+                    size += y / f * (y / f);
+                }
                 p2.push_back(x);
                 top = x > top ? x : top;
-                smax = fabs(x) > smax ? fabs(x) : smax;
+                /* what the f16 of a rotated q, in units of its largest, may be
+                 * off by: 2^-12 of these */
+                size = codes ? (double)(unit[r * (size_t)s.n_head + (size_t)h] /
+                                        inverse) * sqrt(size)
+                             : fabs(x);
+                smax = size > smax ? size : smax;
             }
             for (int k = 0; k <= w.row[r].pos; k++) {
                 const uint16_t *t = w.tile(w.row[r], 1, h / group,
@@ -623,8 +640,7 @@ static void attention_case(world &w, int out_type, int n_block, int split)
             for (int c = 0; c < d; c++) {
                 double want = o[(size_t)c] / sum;
                 double x = got[at + (size_t)c];
-                double slack = w.kv[(size_t)w.row[r].kv].codes
-                                   ? (1 + smax) / 2048 : 1.0 / 1024;
+                double slack = codes ? (1 + smax) / 2048 : 1.0 / 1024;
                 CHECK(fabs(x - want) <=
                           (unit_of(out_type) + slack) * vmax,
                       "d %d group %d row %zu (pos %d) head %d, %d: %g, want "
@@ -637,9 +653,9 @@ static void attention_case(world &w, int out_type, int n_block, int split)
 static void test_prompt(void)
 {
     const int heads[][2] = { { 2, 1 }, { 3, 3 }, { 7, 1 }, { 4, 2 } };
-    const int dims[] = { 64, 128, 8, 40, 72, 96, 24, 112 };
+    const int dims[] = { 64, 128, 8, 40, 72, 96, 24, 112, 256, 136, 192 };
 
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 11; i++) {
         world w;
         w.shape = { heads[i % 4][0], heads[i % 4][1], dims[i] };
         w.layer = i % 2;
@@ -684,11 +700,11 @@ static void test_random(void)
 static void test_codes(void)
 {
     const int heads[][2] = { { 2, 1 }, { 3, 3 }, { 7, 1 }, { 4, 2 } };
-    const int dims[] = { 128, 64, 40, 8, 96, 72 };
+    const int dims[] = { 128, 64, 40, 8, 96, 72, 256, 192, 136 };
 
-    for (int i = 0; i < 10; i++) {
+    for (int i = 0; i < 12; i++) {
         world w;
-        w.shape = { heads[i % 4][0], heads[i % 4][1], dims[i % 6] };
+        w.shape = { heads[i % 4][0], heads[i % 4][1], dims[i % 9] };
         w.layer = i % 2;
         int n_shared = 1 + i % 3;
         segment *prefix = w.new_segment(n_shared + i % 2, 2);
@@ -723,7 +739,7 @@ static void poison(segment *s, const std::vector<uint64_t> &words)
  */
 static void test_views(void)
 {
-    const int dims[] = { 128, 64, 40 };
+    const int dims[] = { 128, 64, 40, 256, 184 };
     const uint64_t all = ~(uint64_t)0;
     const std::vector<std::vector<uint64_t>> views = {
         { 0, 0, 0, 0, 0, 0, 0 },
@@ -737,7 +753,7 @@ static void test_views(void)
     for (size_t i = 0; i < 2 * views.size(); i++) {
         world w;
         const std::vector<uint64_t> &v = views[i / 2];
-        w.shape = { i % 4 < 2 ? 4 : 3, i % 4 < 2 ? 2 : 1, dims[i % 3] };
+        w.shape = { i % 4 < 2 ? 4 : 3, i % 4 < 2 ? 2 : 1, dims[i % 5] };
         w.layer = (int)(i % 2);
         segment *prefix = w.new_segment(7, 2);
         if (i % 2)
@@ -758,7 +774,7 @@ static void test_views_mixed(void)
 {
     for (int i = 0; i < 4; i++) {
         world w;
-        w.shape = { 4, 2, i % 2 ? 128 : 64 };
+        w.shape = { 4, 2, i == 0 ? 256 : i % 2 ? 128 : 64 };
         w.layer = 0;
         segment *prefix = w.new_segment(4, 4);
         if (i > 1)

@@ -352,6 +352,8 @@ static void test_rope(void)
         { 4, 2, 64, false, false, -1 }, { 5, 1, 128, true, true, -1 },
         { 2, 2, 8, false, true, -1 },   { 6, 3, 40, true, false, -1 },
         { 3, 3, 72, false, false, 2 },  { 2, 1, 96, true, true, 0 },
+        { 2, 1, 256, true, true, -1 },  { 4, 2, 192, false, true, 2 },
+        { 1, 1, 136, true, false, -1 },
     };
 
     for (const rope_case &c : cases)
@@ -568,10 +570,16 @@ static void test_refusals(void)
                    8) != 0,
           "a panel of less than a row");
     cuk_clear(dev);
-    r.shape = { 4, 2, 136 };
-    CHECK(cuk_rope_append(stream, &r, x.p, NULL, NULL, NULL, 1, NULL) != 0,
-          "d_head 136");
-    cuk_clear(dev);
+    for (int d_head : { 4, 12, CUK_D_HEAD_MAX + 8 }) {
+        cuk_attn a = {};
+        r.shape = a.shape = { 4, 2, d_head };
+        a.n_item = a.n_row = 1;
+        CHECK(cuk_rope_append(stream, &r, x.p, NULL, NULL, NULL, 1, NULL) != 0,
+              "d_head %d", d_head);
+        cuk_clear(dev);
+        CHECK(cuk_attention(stream, &a) != 0, "d_head %d", d_head);
+        cuk_clear(dev);
+    }
     CHECK(cuk_error(dev)->code == 0, "cleared");
 }
 

@@ -249,13 +249,13 @@ struct reading {
     cuk_plan             plan = {};
     double               bytes; /* of K and V */
 
-    reading(int depth, int rows, bool codes)
+    reading(int depth, int rows, int d_head, bool codes)
     {
         int n_tile = depth / KV_TILE, own = (rows + KV_TILE - 1) / KV_TILE;
         int cap_item, cap_state;
-        size_t heads = 2 * (size_t)sh->n_kv_head, d = (size_t)sh->d_head;
+        size_t heads = 2 * (size_t)sh->n_kv_head, d = (size_t)d_head;
 
-        shape = { sh->n_head, sh->n_kv_head, sh->d_head };
+        shape = { sh->n_head, sh->n_kv_head, d_head };
         chunk = heads * (size_t)n_tile * KV_TILE * (codes ? d + 2 : 2 * d) +
                 (codes ? heads / 2 * d * 4 : 0);
         mine = heads * (size_t)own * KV_TILE * 2 * d;
@@ -282,11 +282,11 @@ struct reading {
     size_t chunk, mine;
 };
 
-static void time_attention(int depth, int rows, bool codes)
+static void time_attention(int depth, int rows, int d_head, bool codes)
 {
-    reading r(depth, rows, codes);
+    reading r(depth, rows, d_head, codes);
     const size_t n = (size_t)rows * (size_t)sh->n_head;
-    const size_t d = (size_t)sh->d_head;
+    const size_t d = (size_t)d_head;
     dev_array<uint16_t> q(n * d), rotated(n * d), out(n * d);
     dev_array<float> unit(n);
     dev_array<cuk_row> row(r.row);
@@ -307,7 +307,8 @@ static void time_attention(int depth, int rows, bool codes)
     cuk_memset(stream, q.p, 0, q.n * 2);
     cuk_memset(stream, rotated.p, 0, q.n * 2);
     cuk_memset(stream, unit.p, 0, n * 4);
-    snprintf(rest, sizeof rest, "\"depth\":%d,\"codec\":\"%s\",", depth,
+    snprintf(rest, sizeof rest,
+             "\"depth\":%d,\"d_head\":%d,\"codec\":\"%s\",", depth, d_head,
              codes ? "q8h" : "f16");
     measure("attention", rest, rows, r.bytes, [&](int i) {
         cuk_attn a = {};
@@ -334,7 +335,9 @@ static void time_attentions(void)
     for (int codes = 0; codes < 2; codes++)
         for (int depth : sh->depth)
             for (int rows : { 1, sh->row_many })
-                time_attention(depth, rows, codes != 0);
+                for (int d_head : { sh->d_head, CUK_D_HEAD_MAX })
+                    if (d_head == sh->d_head || depth == sh->depth[1])
+                        time_attention(depth, rows, d_head, codes != 0);
 }
 
 int main(int argc, char **argv)
