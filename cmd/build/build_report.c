@@ -311,6 +311,7 @@ void report_plan(const char *path, const cag_build_report *r, bool json)
 {
     uint64_t free_bytes = places_free_memory();
     char a[UI_TEXT], b[UI_TEXT], c[UI_TEXT], d[UI_TEXT], e[UI_TEXT];
+    const bool done = r->has_old && r->n_tok_kept == r->n_tok;
 
     if (!r->n_source || !r->n_ctx)
         return; /* failed before anything was counted */
@@ -319,7 +320,7 @@ void report_plan(const char *path, const cag_build_report *r, bool json)
         return;
     }
     report_table(stdout, r, true);
-    if (r->has_old && r->n_tok_kept == r->n_tok)
+    if (done)
         ui_printf(stdout, 2, "%s is there: nothing to compute\n",
                   ui_clean(path));
     else if (r->has_old)
@@ -329,11 +330,13 @@ void report_plan(const char *path, const cag_build_report *r, bool json)
     if (r->file_bytes)
         ui_printf(stdout, 2,
                   "file at most %s (%s); memory about %s to build, %s to ask "
-                  "beside the model, free now %s; about %s to read it\n",
+                  "beside the model, free now %s%s%s%s\n",
                   ui_size(a, r->file_bytes), r->codec,
                   ui_size(b, r->build_bytes), ui_size(c, r->ask_bytes),
                   free_bytes ? ui_size(d, free_bytes) : "unknown",
-                  ui_duration(e, r->about_s));
+                  done ? "" : "; about ",
+                  done ? "" : ui_duration(e, r->about_s),
+                  done ? "" : " to read it");
     if (r->n_line) {
         printf("what costs much and says little:\n");
         costly_lines(stdout, r);

@@ -256,6 +256,7 @@ spoil() {
     cp k.kvc before
     plan 1.md 2.md
     prints "k.kvc is there: nothing to compute"
+    not grep -q "to read it" <<<"$output"
     plan 1.md 2.md 3.md
     prints "k.kvc is there: "
     kept=$(sed -n 's/.*is there: \([0-9]*\) tokens kept, \([0-9]*\) to compute.*/\1 \2/p' <<<"$output")
