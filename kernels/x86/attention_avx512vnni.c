@@ -16,8 +16,9 @@
  * begin with -128 times the sum of the row's codes.  48 rows x 8 keys or
  * channels are 24 sums, all in registers.
  *
- * 2.3 to 2.5 times as fast as f32 on an Ice Lake.  There 16 of 28 operations
- * on a vector are products, the others exp2 and coding.
+ * 2.3 to 3.2 times as fast as f32 on an Ice Lake, one thread.  There blocks
+ * of 96 rows are 74 % of the time (by counting operations half of it products,
+ * a third exp2 and coding weights), coding their tile 14, fetching the next 5.
  */
 #include "kernels/x86/avx512.h"
 #include "kernels/gemm_fast.h"

@@ -451,6 +451,9 @@ def options():
     p.add_argument("--llama-arms", default="f16:on,f16:off,q8_0:on",
                    help="KV type : flash attention, ...")
     p.add_argument("--openvino-python", default=env("OPENVINO_PYTHON"))
+    p.add_argument("--openvino-arms", default="default,f32,f32-exact",
+                   help="precisions; on a CPU without bf16 the first two are "
+                        "the same")
     p.add_argument("--transformers-python",
                    default=env("TRANSFORMERS_PYTHON"))
     p.add_argument("--threads", type=int, default=2)
@@ -481,7 +484,7 @@ def one_round(run, kvc, prefix, question, work):
     # reading beside reading: a machine changes its speed within minutes
     ids = write_ids(work, prefix, question)
     if o.openvino_python:
-        for precision in ("default", "f32", "f32-exact"):
+        for precision in o.openvino_arms.split(","):
             run.try_arm("openvino " + precision, openvino_figures, precision,
                         ids)
     for codec in CODECS:
