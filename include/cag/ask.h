@@ -173,7 +173,8 @@ typedef struct cag_look {
     const char *finish; /* as in cag_answer */
     cag_support support;
     double score;   /* what support is decided by (cag_checked)         */
-    double seconds; /* 0: of an earlier run                             */
+    double seconds; /* beyond the end of the looks before it, with which it
+                       may share passes; 0: of an earlier run           */
 } cag_look;
 
 enum { CAG_LOOKS = 3, CAG_PASSAGES = 3 };

@@ -6,10 +6,9 @@
 
 #include <string.h>
 
-#include "ask/focus.h"
 #include "ask/kb.h"
+#include "ask/looks.h"
 #include "ask/support.h"
-#include "ask/turn.h"
 #include "util/error.h"
 #include "util/mem.h"
 #include "util/text.h"
@@ -22,48 +21,20 @@ struct asked {
     void *ctx;
 };
 
-/* One look at the knowledge. */
-static cag_status look_once(cag_kb *kb, const struct turn_prompt *q,
-                            const struct asked *a, cag_answer *out,
-                            cag_error *err)
-{
-    struct turn t;
-    cag_status st = turn_start(&t, kb, q, a->params, a->fn, a->ctx, err);
-
-    if (st)
-        return st;
-    st = turn_run(&t, err);
-    if (st) {
-        turn_release(&t);
-        return st;
-    }
-    return turn_finish(&t, out, err);
-}
-
 static cag_status run(cag_kb *kb, const struct asked *q, cag_answer *out,
                       cag_error *err)
 {
     const cag_text *before = q->before.text ? &q->before : NULL;
-    const cag_ask_params *p = q->params;
-    struct turn_prompt prompt;
-    struct focus f;
-    cag_focus look;
-    cag_status st = focus_init(&f, kb, p, &q->question, before, err);
+    struct looks l;
+    cag_status st = looks_init(&l, kb, q->params, &q->question, before, err);
 
     kb_note_dropped(kb, q->ids);
-    while (!st && focus_next(&f, &look)) {
-        st = focus_prompt(&f, look, q->ids->id, q->ids->n, &prompt, err);
-        if (!st)
-            st = look_once(kb, &prompt, q, out, err);
-        if (!st)
-            st = focus_take(&f, look, out, err);
-    }
     if (st)
-        focus_release(&f);
+        looks_release(&l);
     else
-        focus_end(&f, out);
-    if (!st && support_is_asked(p))
-        st = cag_answer_check(kb, &q->question, before, p, out, err);
+        st = looks_run(&l, q->ids->id, q->ids->n, q->fn, q->ctx, out, err);
+    if (!st && support_is_asked(q->params))
+        st = cag_answer_check(kb, &q->question, before, q->params, out, err);
     return st;
 }
 

@@ -45,6 +45,7 @@ cag_status crew_init(struct crew *c, cag_kb *kb, int parallel, int most,
                      int64_t max_tok, cag_error *err)
 {
     int threads = kb->engine ? cag_engine_n_thread(kb->engine) : 1;
+    size_t most_turns;
 
     memset(c, 0, sizeof *c);
     c->kb = kb;
@@ -56,9 +57,10 @@ cag_status crew_init(struct crew *c, cag_kb *kb, int parallel, int most,
         c->parallel = limit_to_memory(c, max_tok);
     c->most = most ? most : 4 * c->parallel + 16;
     c->member = mem_alloc_array((size_t)c->most, sizeof *c->member);
-    c->moved = mem_alloc_array((size_t)c->most, sizeof *c->moved);
-    c->step = mem_alloc_array((size_t)c->most, sizeof *c->step);
-    c->fresh = mem_alloc_array((size_t)c->most, sizeof *c->fresh);
+    most_turns = CAG_LOOKS * (size_t)c->most;
+    c->moved = mem_alloc_array(most_turns, sizeof *c->moved);
+    c->step = mem_alloc_array(most_turns, sizeof *c->step);
+    c->fresh = mem_alloc_array(most_turns, sizeof *c->fresh);
     if (!c->member || !c->moved || !c->step || !c->fresh) {
         crew_release(c);
         return cag_fail_nomem(err, "questions");
@@ -74,10 +76,8 @@ void crew_release(struct crew *c)
         cag_engine_set_progress(c->kb->engine, c->kb->hooks.progress,
                                 c->kb->hooks.ctx);
     for (int i = 0; i < c->n_member; i++)
-        if (c->member[i]->state == CREW_RUNNING) {
-            turn_release(&c->member[i]->turn);
-            focus_release(&c->member[i]->focus);
-        }
+        if (c->member[i]->state == CREW_RUNNING)
+            looks_release(&c->member[i]->looks);
     mem_free(c->member);
     mem_free(c->moved);
     mem_free(c->step);
@@ -87,9 +87,21 @@ void crew_release(struct crew *c)
 
 /* ----------------------------------------------------------------- joining */
 
+/* Turns of all members that are not over. */
+static int n_turn(const struct crew *c)
+{
+    int n = 0;
+
+    for (int i = 0; i < c->n_member; i++)
+        if (c->member[i]->state == CREW_RUNNING)
+            n +=
+                c->member[i]->looks.n_begun - c->member[i]->looks.focus.n_taken;
+    return n;
+}
+
 bool crew_has_room(const struct crew *c)
 {
-    return c->n_running < c->parallel && c->n_member < c->most;
+    return n_turn(c) < c->parallel && c->n_member < c->most;
 }
 
 /* Errors of one question; all others end the work. */
@@ -114,18 +126,18 @@ static const struct crew_member *find_twin(const struct crew *c,
     return NULL;
 }
 
-/* Sessions that see all of the cache are kept, those of later looks are not;
- * nor is one that is measured: what it has read before would not be. */
+/* The session of a first look, which sees all of the cache, is kept, those of
+ * later ones are not; nor is one that is measured: what it has read before
+ * would not be. */
 static bool keeps(const struct crew *c, const struct crew_member *m)
 {
-    return c->kept && m->owner && m->look == CAG_FOCUS_OFF &&
-           !m->turn.mass.lines;
+    return c->kept && m->owner && !m->looks.turn[0].mass.lines;
 }
 
 /* What a session of the same owner has read is not read again. */
 static void reuse(struct crew *c, struct crew_member *m)
 {
-    struct turn *t = &m->turn;
+    struct turn *t = &m->looks.turn[0];
     size_t n_same = 0;
     cag_session *s;
 
@@ -143,7 +155,7 @@ static void reuse(struct crew *c, struct crew_member *m)
 /* Before the turn ends. */
 static void keep(struct crew *c, struct crew_member *m)
 {
-    struct turn *t = &m->turn;
+    struct turn *t = &m->looks.turn[0];
 
     if (!keeps(c, m))
         return;
@@ -156,27 +168,48 @@ static void keep(struct crew *c, struct crew_member *m)
 static cag_status prepare(struct crew *c, struct crew_member *m, cag_error *err)
 {
     cag_kb *kb = c->kb;
+    struct looks *l = &m->looks;
     cag_ids ids = CAG_IDS_INIT;
-    struct turn_prompt q;
     cag_status st =
         m->turns ? prompt_chat_encode(&kb->tail, kb->tok, m->turns,
                                       m->params->think, &ids, err)
                  : prompt_question_encode(&kb->tail, kb->tok, m->question,
                                           m->size, m->params->think, &ids, err);
 
+    if (!st && !l->n_begun)
+        kb_note_dropped(kb, &ids);
     if (!st)
-        st = focus_prompt(&m->focus, m->look, ids.id, ids.n, &q, err);
+        st = looks_prepare(l, ids.id, ids.n, m->fn, m->ctx, err);
+    if (st == CAG_E_NOMEM && c->kept && kept_clear(c->kept))
+        st = looks_prepare(l, ids.id, ids.n, m->fn, m->ctx, err);
     if (!st) {
-        c->n_prompt += (int64_t)q.n_ids;
-        if (!m->focus.n_taken)
-            kb_note_dropped(kb, &ids);
-        st = turn_prepare(&m->turn, kb, &q, m->params, m->fn, m->ctx, err);
-        if (st == CAG_E_NOMEM && c->kept && kept_clear(c->kept))
-            st = turn_prepare(&m->turn, kb, &q, m->params, m->fn, m->ctx, err);
-        if (!st)
+        c->n_prompt += l->turn[l->n_begun - 1].n_prompt;
+        if (l->n_begun == 1)
             reuse(c, m);
     }
     cag_ids_free(&ids);
+    return st;
+}
+
+/* m's next looks, as far as they are certain and there is room for their turns;
+ * there always is for one. */
+static cag_status prepare_more(struct crew *c, struct crew_member *m,
+                               cag_error *err)
+{
+    struct looks *l = &m->looks;
+    cag_status st = CAG_OK;
+
+    while (!st && looks_next(l)) {
+        bool waits = l->n_begun > l->focus.n_taken;
+
+        if (waits && n_turn(c) >= c->parallel)
+            break;
+        st = prepare(c, m, err);
+        if (st == CAG_E_NOMEM && waits) {
+            l->in_turns = true;
+            st = CAG_OK;
+        }
+    }
     return st;
 }
 
@@ -187,13 +220,14 @@ static cag_status begin_member(struct crew *c, struct crew_member *m,
     const cag_text question = { m->question, m->size, 0 };
     cag_status st = kb_check_files(c->kb, err);
 
+    memset(&m->looks, 0, sizeof m->looks);
     if (!st)
-        st = focus_init(&m->focus, c->kb, m->params, &question,
+        st = looks_init(&m->looks, c->kb, m->params, &question,
                         m->before.text ? &m->before : NULL, err);
-    if (!st && focus_next(&m->focus, &m->look))
+    if (!st)
         st = prepare(c, m, err);
     if (st)
-        focus_release(&m->focus);
+        looks_release(&m->looks);
     return st;
 }
 
@@ -222,15 +256,19 @@ cag_status crew_add(struct crew *c, struct crew_member *m, cag_error *err)
     return CAG_OK;
 }
 
+/* m runs no longer. */
+static void end_member(struct crew *c, struct crew_member *m)
+{
+    c->n_running--;
+    looks_release(&m->looks);
+}
+
 void crew_leave(struct crew *c, struct crew_member *m)
 {
     int n = 0;
 
-    if (m->state == CREW_RUNNING) {
-        turn_release(&m->turn);
-        focus_release(&m->focus);
-        c->n_running--;
-    }
+    if (m->state == CREW_RUNNING)
+        end_member(c, m);
     m->state = CREW_DONE;
     cag_fail(&m->error, CAG_E_CANCELLED, NULL, -1, "cancelled");
     for (int i = 0; i < c->n_member; i++)
@@ -241,38 +279,34 @@ void crew_leave(struct crew *c, struct crew_member *m)
 
 /* ---------------------------------------------------------------- stepping */
 
-/* m's turn is over: take what it came to, and begin the next look if there is
- * one. */
-static cag_status take_look(struct crew *c, struct crew_member *m, bool *more)
+/* Take what m's looks came to that are over, and begin those which that makes
+ * certain. */
+static cag_status take_looks(struct crew *c, struct crew_member *m)
 {
-    cag_status st;
+    struct looks *l = &m->looks;
+    cag_status st = CAG_OK;
 
-    keep(c, m);
-    st = turn_finish(&m->turn, &m->answer, &m->error);
-    *more = false;
-    c->n_generated += m->answer.n_generated;
-    if (!st)
-        st = focus_take(&m->focus, m->look, &m->answer, &m->error);
-    if (!st && focus_next(&m->focus, &m->look)) {
-        *more = true;
-        st = prepare(c, m, &m->error);
+    while (!st && looks_ended(l)) {
+        if (!l->focus.n_taken)
+            keep(c, m);
+        c->n_generated += l->turn[l->focus.n_taken].n_generated;
+        st = looks_take(l, &m->answer, &m->error);
+        if (!st)
+            st = prepare_more(c, m, &m->error);
     }
-    if (st)
-        focus_release(&m->focus);
-    else if (!*more)
-        focus_end(&m->focus, &m->answer);
     return st;
 }
 
-/* m's turn is over; who waits for its answer has the same. */
+/* A turn of m is over; who waits for m's answer has the same. */
 static cag_status finish(struct crew *c, struct crew_member *m, cag_error *err)
 {
-    bool more;
-    cag_status st = take_look(c, m, &more);
+    cag_status st = take_looks(c, m);
 
-    if (!st && more)
+    if (!st && !looks_over(&m->looks))
         return CAG_OK;
-    c->n_running--;
+    if (!st)
+        looks_end(&m->looks, &m->answer);
+    end_member(c, m);
     m->state = CREW_DONE;
     if (st && st != CAG_E_CANCELLED)
         return cag_error_copy(err, &m->error);
@@ -288,54 +322,71 @@ static cag_status finish(struct crew *c, struct crew_member *m, cag_error *err)
     return st;
 }
 
-static bool is_read(const struct crew_member *m)
+/* Turns of members that were read, or were not; to c->moved. */
+static int gather(struct crew *c, bool read)
 {
-    return m->state == CREW_RUNNING && m->turn.n_generated > 0;
+    int n = 0;
+
+    for (int i = 0; i < c->n_member; i++) {
+        struct crew_member *m = c->member[i];
+        const struct looks *l = &m->looks;
+
+        if (m->state != CREW_RUNNING)
+            continue;
+        for (int k = l->focus.n_taken; k < l->n_begun; k++)
+            if (read ? looks_runs(l, k) : !l->turn[k].n_generated)
+                c->moved[n++] = (struct crew_turn){ m, k };
+    }
+    return n;
 }
 
 /* Read the questions that were not read yet, together. */
 static cag_status begin(struct crew *c, cag_error *err)
 {
+    int n = gather(c, false);
     cag_status st = CAG_OK;
-    int n = 0;
 
-    for (int i = 0; i < c->n_member; i++) {
-        struct crew_member *m = c->member[i];
-
-        if (m->state == CREW_RUNNING && !is_read(m)) {
-            c->fresh[n] = &m->turn;
-            c->moved[n++] = m;
-        }
-    }
+    for (int i = 0; i < n; i++)
+        c->fresh[i] = &c->moved[i].m->looks.turn[c->moved[i].i];
     if (n)
         st = turn_begin(c->fresh, c->step, n, err);
-    for (int i = 0; i < n && !st; i++)
-        if (c->moved[i]->turn.finish)
-            st = finish(c, c->moved[i], err);
+    for (int i = 0; i < n && !st; i++) {
+        struct crew_member *m = c->moved[i].m;
+
+        if (m->state != CREW_RUNNING)
+            continue; /* another of its looks was stopped */
+        st = looks_read(&m->looks, c->moved[i].i, err);
+        if (!st && c->fresh[i]->finish)
+            st = finish(c, m, err);
+        else if (!st)
+            st = prepare_more(c, m, err);
+    }
     return st;
 }
 
 /*
  * Rows of a step are cheap up to the number the row kernels take at once:
- * while few questions are left, drafts fill that up.
+ * while few turns are left, drafts fill that up.
  */
 static cag_status advance(struct crew *c, cag_error *err)
 {
-    int drafts = c->n_running ? CAG_STEP_MAX / c->n_running - 1 : 0, n = 0;
-    cag_status st;
+    int n = gather(c, true), drafts = n ? CAG_STEP_MAX / n - 1 : 0;
+    cag_status st = CAG_OK;
 
-    for (int i = 0; i < c->n_member; i++)
-        if (is_read(c->member[i])) {
-            turn_step(&c->member[i]->turn, drafts, &c->step[n]);
-            c->moved[n++] = c->member[i];
-        }
-    if (!n)
-        return CAG_OK;
-    st = turn_verify(c->step, n, err);
+    for (int i = 0; i < n; i++)
+        turn_step(&c->moved[i].m->looks.turn[c->moved[i].i], drafts,
+                  &c->step[i]);
+    if (n)
+        st = turn_verify(c->step, n, err);
     for (int i = 0; i < n && !st; i++) {
-        st = turn_advance(&c->moved[i]->turn, &c->step[i], err);
-        if (!st && c->moved[i]->turn.finish)
-            st = finish(c, c->moved[i], err);
+        struct crew_member *m = c->moved[i].m;
+        int k = c->moved[i].i;
+
+        if (m->state != CREW_RUNNING || !looks_runs(&m->looks, k))
+            continue; /* it was stopped, with another look */
+        st = looks_advance(&m->looks, k, &c->step[i], err);
+        if (!st && m->looks.turn[k].finish)
+            st = finish(c, m, err);
     }
     return st;
 }

@@ -1,12 +1,13 @@
 /*
  * crew.h - questions of one cag_kb that are answered together.
  *
- * Members join as they come and leave as they end; up to `parallel' of them
- * run, and each step feeds all of these at once, so that the weights and the
+ * Members join as they come and leave as they end; up to `parallel' turns run,
+ * and each step feeds all of these at once, so that the weights and the
  * common prefix are read once for all.  An answer does not depend on who else
  * is there (session.h), so none of this changes a byte of it.
  *
- * With focus a member takes its looks one after the other, beside the others'.
+ * With focus a member's looks run at the same time (looks.h) while fewer turns
+ * run than `parallel', and else one after the other, beside the others'.
  *
  * A member whose question and options equal those of a running one waits for
  * its answer instead, if it is greedy and wants no text on the way.
@@ -14,9 +15,8 @@
 #ifndef ASK_CREW_H
 #define ASK_CREW_H
 
-#include "ask/focus.h"
 #include "ask/kept.h"
-#include "ask/turn.h"
+#include "ask/looks.h"
 #include "util/json.h"
 
 enum crew_state { CREW_NEW, CREW_RUNNING, CREW_WAITING, CREW_DONE };
@@ -36,27 +36,31 @@ struct crew_member {
     void *ctx;
 
     enum crew_state state;
-    struct turn turn; /* while running: of the look ...      */
-    cag_focus look;   /* ... that is taken                   */
-    struct focus focus;
+    struct looks looks;             /* while running */
     const struct crew_member *twin; /* whose answer it waits for           */
     cag_answer answer; /* when done, and then the caller's to release       */
     cag_error error;   /* status is not 0: this question has no answer, or
                           fn has stopped it                                 */
 };
 
+/* Look i of a member. */
+struct crew_turn {
+    struct crew_member *m;
+    int i;
+};
+
 struct crew {
     cag_kb *kb;
     cag_kept *kept;              /* or NULL */
-    int parallel;                /* members that run at a time, at most    */
+    int parallel;                /* turns that run at a time, at most      */
     int n_running;               /* of them there are                      */
     struct crew_member **member; /* [n_member] running and waiting         */
     int n_member, most;
     int64_t n_prompt, n_generated; /* tokens computed                       */
     cag_progress now;              /* "rows": what the hooks are told       */
-    cag_step *step;                /* [most] scratch                        */
+    cag_step *step;                /* [most * CAG_LOOKS] scratch, as below  */
     struct turn **fresh;
-    struct crew_member **moved;
+    struct crew_turn *moved;
 };
 
 /*

@@ -8,7 +8,6 @@
 #include "ask/answer_copy.h"
 #include "ask/kb.h"
 #include "ask/support.h"
-#include "evidence/line_mass.h"
 #include "util/error.h"
 #include "util/mem.h"
 
@@ -61,10 +60,10 @@ cag_status focus_check(const cag_kb *kb, const cag_ask_params *p,
     return CAG_OK;
 }
 
-/* What the first look was at, while it read the question (NULL: words alone),
- * says more of where that leads than its words do. */
-static cag_status find_passages(struct focus *f, const struct line_mass *mass,
-                                cag_error *err)
+/* What the first look was at says more of where the question leads than its
+ * words do. */
+cag_status focus_passages(struct focus *f, const struct line_mass *mass,
+                          cag_error *err)
 {
     struct evidence_base *b = f->kb->evidence;
     struct passages_asked asked = { .question = f->question.text,
@@ -77,6 +76,9 @@ static cag_status find_passages(struct focus *f, const struct line_mass *mass,
     struct passages ps;
     cag_status st;
 
+    if (!f->looked)
+        return CAG_OK;
+    f->is_read = true;
     if (mass) {
         extra = mem_alloc_array(mass->n_line + 1, sizeof *extra);
         if (!extra)
@@ -126,27 +128,29 @@ cag_status focus_init(struct focus *f, cag_kb *kb, const cag_ask_params *p,
     return st;
 }
 
-static bool is_enough(const cag_kb *kb, const cag_look *l)
+/* For a model that is not small. */
+static bool is_enough(const cag_look *l)
 {
-    return !kb->is_small && l->support == CAG_SUPPORT_STRONG &&
-           l->score >= FOCUS_ENOUGH;
+    return l->support == CAG_SUPPORT_STRONG && l->score >= FOCUS_ENOUGH;
 }
 
-bool focus_next(const struct focus *f, cag_focus *look)
+bool focus_next(const struct focus *f, int i, cag_focus *look)
 {
     const cag_looked *l = f->looked;
 
     *look = CAG_FOCUS_OFF;
-    if (!f->n_taken)
+    if (!i)
         return true;
-    if (!f->n_range || f->n_taken == CAG_LOOKS)
+    if (!f->is_read || !f->n_range || i == CAG_LOOKS)
         return false;
     if (f->params->focus != CAG_FOCUS_AUTO) {
         *look = f->params->focus;
-        return f->n_taken < 2;
+        return i < 2;
     }
-    *look = automatic(f->kb, f->n_taken - 1);
-    return *look && !is_enough(f->kb, &l->look[l->given]);
+    *look = automatic(f->kb, i - 1);
+    if (!*look || f->kb->is_small)
+        return *look != CAG_FOCUS_OFF;
+    return f->n_taken == i && !is_enough(&l->look[l->given]);
 }
 
 /* The tokens of the passages, then those of the question. */
@@ -188,9 +192,9 @@ cag_status focus_prompt(struct focus *f, cag_focus look, const int32_t *ids,
 
 /* Tokens and seconds of all looks; what is read of the cache is read for the
  * first. */
-static void add_cost(const cag_answer *sum, cag_answer *a)
+static void add_cost(const struct focus *f, cag_answer *a)
 {
-    double seconds = sum->first_s + sum->decode_s + a->first_s + a->decode_s;
+    const cag_answer *sum = &f->best;
 
     a->n_cached = sum->n_cached;
     a->n_prompt += sum->n_prompt;
@@ -199,7 +203,7 @@ static void add_cost(const cag_answer *sum, cag_answer *a)
     a->n_accepted += sum->n_accepted;
     a->prefill_s += sum->prefill_s;
     a->first_s = sum->first_s;
-    a->decode_s = seconds - a->first_s;
+    a->decode_s = f->end_s - f->start_s - a->first_s;
 }
 
 static void copy_cost(const cag_answer *from, cag_answer *to)
@@ -217,10 +221,7 @@ static void copy_cost(const cag_answer *from, cag_answer *to)
 static cag_status judge(struct focus *f, cag_focus from, const cag_answer *a,
                         cag_look *out, cag_error *err)
 {
-    *out = (cag_look){ .from = from,
-                       .size = a->size,
-                       .finish = a->finish,
-                       .seconds = a->first_s + a->decode_s };
+    *out = (cag_look){ .from = from, .size = a->size, .finish = a->finish };
     out->text = mem_strndup(a->text, a->size);
     if (!out->text)
         return cag_fail_nomem(err, "second look");
@@ -228,8 +229,21 @@ static cag_status judge(struct focus *f, cag_focus from, const cag_answer *a,
                       a, &out->support, &out->score, err);
 }
 
+/* Seconds of look i, which began at start_s and ended at end_s, beyond those of
+ * the looks before it. */
+static double add_time(struct focus *f, int i, double start_s, double end_s)
+{
+    double from = i > 0 && f->end_s > start_s ? f->end_s : start_s;
+
+    if (i == 0)
+        f->start_s = start_s;
+    if (i == 0 || end_s > f->end_s)
+        f->end_s = end_s;
+    return end_s > from ? end_s - from : 0;
+}
+
 cag_status focus_take(struct focus *f, cag_focus look, cag_answer *a,
-                      cag_error *err)
+                      double start_s, cag_error *err)
 {
     cag_looked *l = f->looked;
     int i = f->n_taken++;
@@ -241,14 +255,14 @@ cag_status focus_take(struct focus *f, cag_focus look, cag_answer *a,
         return CAG_OK;
     }
     st = judge(f, look, a, &l->look[l->n_look++], err);
-    if (!st && i == 0)
-        st = find_passages(f, a->attention, err);
     if (st) {
         cag_answer_release(a);
         return st;
     }
+    l->look[i].seconds =
+        add_time(f, i, start_s, start_s + a->first_s + a->decode_s);
     if (i > 0)
-        add_cost(&f->best, a);
+        add_cost(f, a);
     if (i == 0 || l->look[i].score > l->look[l->given].score) {
         cag_answer_release(&f->best);
         f->best = *a;
@@ -288,7 +302,7 @@ cag_status focus_judge(cag_kb *kb, const cag_text *question,
     cag_status st = focus_init(&f, kb, p, question, NULL, err);
 
     if (!st)
-        st = find_passages(&f, NULL, err);
+        st = focus_passages(&f, NULL, err);
     for (int i = 0; i < old->n_look && !st; i++) {
         const cag_look *k = &old->look[i];
         const cag_answer look = { .text = k->text,

@@ -294,6 +294,12 @@ cag_status turn_advance(struct turn *t, const cag_step *step, cag_error *err)
     return st;
 }
 
+void turn_cancel(struct turn *t)
+{
+    t->answer.cancelled = true;
+    over(t, "cancelled");
+}
+
 cag_status turn_run(struct turn *t, cag_error *err)
 {
     cag_status st = CAG_OK;
@@ -307,10 +313,8 @@ cag_status turn_run(struct turn *t, cag_error *err)
             st = turn_advance(t, &step, err);
         /* thinking, or text that is held back, must be stoppable too */
         if (!st && !t->finish && t->answer.fn &&
-            !t->answer.fn(t->answer.ctx, "", 0)) {
-            t->answer.cancelled = true;
-            over(t, "cancelled");
-        }
+            !t->answer.fn(t->answer.ctx, "", 0))
+            turn_cancel(t);
     }
     return st;
 }

@@ -73,6 +73,8 @@ cag_status turn_verify(cag_step *step, int n, cag_error *err);
 /* Take the outcome of a step that was fed; sets finish when the turn is over.
  */
 cag_status turn_advance(struct turn *t, const cag_step *step, cag_error *err);
+/* End it before its end. */
+void turn_cancel(struct turn *t);
 /* Run to the end. */
 cag_status turn_run(struct turn *t, cag_error *err);
 /* Move the result out; releases the turn.  Also after a cancelled run. */

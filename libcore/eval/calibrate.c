@@ -12,7 +12,6 @@
 #include <cag/tool/eval.h>
 #include <cag/tool/text_file.h>
 
-#include "ask/answer_copy.h"
 #include "ask/focus.h"
 #include "ask/kb.h"
 #include "ask/support.h"
@@ -204,15 +203,12 @@ static cag_status compare_looks(struct calibration *x, const cag_gold *g,
     cag_ask_params p = x->params;
     cag_ids ids = CAG_IDS_INIT;
     struct focus f;
-    cag_answer a;
     cag_status st;
 
     p.focus = CAG_FOCUS_MASK;
     st = focus_init(&f, x->kb, &p, &q, NULL, err);
     if (!st)
-        st = answer_copy(&a, first, err);
-    if (!st)
-        st = focus_take(&f, CAG_FOCUS_OFF, &a, err); /* finds the passages */
+        st = focus_passages(&f, first->attention, err);
     if (!st)
         st = prompt_question_encode(&x->kb->tail, x->kb->tok, q.text, q.size,
                                     false, &ids, err);

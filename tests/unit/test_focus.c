@@ -6,10 +6,14 @@
  *   - a masked look is a session with that view
  *   - the better supported answer is given, the first one at a tie
  *   - together, alone, and with any number of threads: the same bits
+ *   - a look that is certain begins before the first one ends, where there is
+ *     memory for both; who stops one stops all
  */
 #include "tests/lib/unit.h"
 
 #include "tests/lib/fault.h"
+
+#include <cag/tool/crew.h>
 
 #include "ask/answer_copy.h"
 #include "ask/crew.h"
@@ -236,7 +240,8 @@ static void a_masked_look_is_a_view(void **state)
     cag_answer_release(&want);
 }
 
-static void take(struct focus *f, cag_focus look, const char *text)
+/* Look i took from 3 i on. */
+static void take(struct focus *f, int i, cag_focus look, const char *text)
 {
     cag_answer a = { .text = mem_strdup(text),
                      .size = strlen(text),
@@ -248,7 +253,7 @@ static void take(struct focus *f, cag_focus look, const char *text)
                      .decode_s = 2 };
 
     assert_non_null(a.text);
-    OK(focus_take(f, look, &a, err));
+    OK(focus_take(f, look, &a, 3 * i, err));
     assert_null(a.text);
 }
 
@@ -261,17 +266,25 @@ static void expect_given(cag_focus focus, const char *const *text, int n,
     struct focus f;
     cag_focus look;
     cag_answer a;
+    bool certain;
 
     OK(focus_init(&f, kb, &p, &q, NULL, err));
     for (int i = 0; i < n; i++) {
-        assert_true(focus_next(&f, &look));
+        assert_true(focus_next(&f, i, &look));
         assert_int_equal(look, i == 0                    ? 0
                                : focus != CAG_FOCUS_AUTO ? (int)focus
                                : kb->is_small            ? CAG_FOCUS_REREAD
                                                          : i);
-        take(&f, look, text[i]);
+        if (i == 0) {
+            assert_false(focus_next(&f, 1, &look)); /* where would it look? */
+            OK(focus_passages(&f, NULL, err));
+            certain = focus_next(&f, 1, &look);
+            assert_int_equal(certain, focus != CAG_FOCUS_AUTO || kb->is_small);
+            look = CAG_FOCUS_OFF;
+        }
+        take(&f, i, look, text[i]);
     }
-    assert_int_equal(focus_next(&f, &look), more);
+    assert_int_equal(focus_next(&f, n, &look), more);
     focus_end(&f, &a);
     assert_string_equal(a.text, text[given]);
     assert_int_equal(a.looked->given, given);
@@ -382,6 +395,149 @@ static void together_or_alone(void **state)
     together_or_alone_with(false);
 }
 
+/* ---------------------------------------------------------- at one time */
+
+/* Begin look i, which is to be begun now, and read it. */
+static void begin_look(struct looks *l, int i, const cag_ids *ids)
+{
+    struct turn *t = &l->turn[i];
+    cag_step step;
+
+    assert_true(looks_next(l));
+    OK(looks_prepare(l, ids->id, ids->n, NULL, NULL, err));
+    assert_int_equal(l->n_begun, i + 1);
+    OK(turn_begin(&t, &step, 1, err));
+    OK(looks_read(l, i, err));
+    assert_true(looks_runs(l, i));
+}
+
+static void what_is_certain_begins_at_once(void **state)
+{
+    const cag_text q = { QUESTION, strlen(QUESTION), 0 };
+    cag_ids ids = CAG_IDS_INIT;
+    struct looks l;
+    cag_answer a;
+
+    (void)state;
+    OK(support_base(kb, err));
+    OK(prompt_question_encode(&kb->tail, kb->tok, q.text, q.size, false, &ids,
+                              err));
+    for (cag_focus f = CAG_FOCUS_OFF; f <= CAG_FOCUS_AUTO; f++)
+        for (int small = 0; small < 2; small++) {
+            cag_ask_params p = params(f);
+
+            kb->is_small = small;
+            OK(looks_init(&l, kb, &p, &q, NULL, err));
+            begin_look(&l, 0, &ids);
+            if (f == CAG_FOCUS_OFF || (f == CAG_FOCUS_AUTO && !small)) {
+                assert_false(looks_next(&l)); /* it depends on the first */
+            } else {
+                begin_look(&l, 1, &ids);
+                assert_true(looks_runs(&l, 0) && looks_runs(&l, 1));
+                assert_false(looks_next(&l));
+            }
+            OK(looks_run(&l, ids.id, ids.n, NULL, NULL, &a, err));
+            assert_int_equal(a.looked ? a.looked->n_look : 1,
+                             f == CAG_FOCUS_OFF              ? 1
+                             : f == CAG_FOCUS_AUTO && !small ? 3
+                                                             : 2);
+            cag_answer_release(&a);
+        }
+    kb->is_small = true;
+    cag_ids_free(&ids);
+}
+
+/* Its second look begins beside the first where a turn may still run. */
+static void a_crew_has_places_for_looks(void **state)
+{
+    const cag_ask_params p = params(CAG_FOCUS_REREAD);
+
+    (void)state;
+    for (int parallel = 1; parallel <= 2; parallel++) {
+        struct crew_member m = { .question = QUESTION,
+                                 .size = strlen(QUESTION),
+                                 .params = &p };
+        struct crew c;
+        int most = 0;
+
+        OK(crew_init(&c, kb, parallel, 0, p.max_tok, err));
+        OK(crew_add(&c, &m, err));
+        assert_int_equal(crew_has_room(&c), parallel == 2);
+        while (m.state != CREW_DONE) {
+            int n;
+
+            OK(crew_step(&c, err));
+            n = m.looks.n_begun - m.looks.focus.n_taken;
+            most = n > most ? n : most;
+            assert_int_equal(crew_has_room(&c), n < parallel);
+        }
+        assert_int_equal(most, parallel);
+        assert_int_equal(m.answer.looked->n_look, 2);
+        cag_answer_release(&m.answer);
+        crew_release(&c);
+    }
+}
+
+static bool poll(void *ctx, const char *text, size_t size)
+{
+    int *left = ctx;
+
+    (void)text;
+    assert_int_equal(size, 0);
+    return --*left > 0;
+}
+
+/* A member of a crew, beside another; false: it was stopped. */
+static bool joins(cag_crew *c, const cag_question *q, int *left)
+{
+    cag_member *m, *other;
+    cag_answer a;
+    cag_status st;
+
+    OK(cag_crew_join(c, NULL, q, NULL, NULL, NULL, &other, err));
+    OK(cag_crew_join(c, NULL, q, NULL, poll, left, &m, err));
+    while (!cag_member_done(m) || !cag_member_done(other))
+        OK(cag_crew_step(c, err));
+    st = cag_crew_leave(c, m, &a, why);
+    cag_answer_release(&a);
+    OK(cag_crew_leave(c, other, &a, err));
+    assert_int_equal(a.looked->n_look, 2);
+    cag_answer_release(&a);
+    if (st)
+        assert_int_equal(st, CAG_E_CANCELLED);
+    return !st;
+}
+
+static void who_stops_one_look_stops_all(void **state)
+{
+    cag_ask_params p = params(CAG_FOCUS_REREAD);
+    const cag_question q = { .text = QUESTION,
+                             .size = strlen(QUESTION),
+                             .params = &p };
+    int64_t live = mem_live();
+    bool alone = false, together = false;
+    cag_crew *c;
+
+    (void)state;
+    for (int n = 1; !alone || !together; n++) {
+        int left = n;
+        cag_answer a;
+        cag_status st =
+            cag_kb_ask(kb, q.text, q.size, &p, poll, &left, &a, why);
+
+        assert_true(n < 99);
+        assert_int_equal(st, left > 0 ? CAG_OK : CAG_E_CANCELLED);
+        alone = !st;
+        cag_answer_release(&a);
+        OK(cag_crew_new(kb, 8, &c, err));
+        left = n;
+        together = joins(c, &q, &left);
+        assert_int_equal(together, left > 0);
+        cag_crew_free(c);
+        assert_int_equal(mem_live(), live);
+    }
+}
+
 /* ------------------------------------------------------- a conversation */
 
 static bool poll_twice(void *ctx, const char *text, size_t size)
@@ -487,11 +643,14 @@ static void memory_may_run_out(void **state)
                              .size = strlen(QUESTION),
                              .params = &p };
     bool done = false;
-    cag_answer a;
+    cag_answer a, want;
+    int n_in_turns;
 
     (void)state;
     p.max_tok = 2;
-    for (int many = 0; many < 2; many++, done = false)
+    OK(cag_kb_ask(kb, QUESTION, strlen(QUESTION), &p, NULL, NULL, &want, err));
+    for (int many = 0; many < 2; many++, done = false) {
+        n_in_turns = 0;
         FOR_EACH_FAULT(n, done)
         {
             int64_t live = mem_live();
@@ -499,15 +658,23 @@ static void memory_may_run_out(void **state)
             cag_status st;
 
             mem_fault(n, false);
-            st = many ? cag_kb_ask_many(kb, &q, 1, 1, &a, NULL, &e)
+            st = many ? cag_kb_ask_many(kb, &q, 1, 2, &a, NULL, &e)
                       : cag_kb_ask(kb, QUESTION, strlen(QUESTION), &p, NULL,
                                    NULL, &a, &e);
             done = fault_missed(n);
-            if (st)
+            if (st) {
                 assert_int_equal(st, CAG_E_NOMEM);
+            } else {
+                same_looks(&a, &want);
+                n_in_turns += !done;
+            }
             cag_answer_release(&a);
             assert_int_equal(mem_live(), live);
         }
+        /* no memory for two looks at a time is no error */
+        assert_in_range(n_in_turns, 3, 99);
+    }
+    cag_answer_release(&want);
 }
 
 int main(void)
@@ -518,6 +685,9 @@ int main(void)
         cmocka_unit_test(a_masked_look_is_a_view),
         cmocka_unit_test(the_better_supported_answer_is_given),
         cmocka_unit_test(together_or_alone),
+        cmocka_unit_test(what_is_certain_begins_at_once),
+        cmocka_unit_test(a_crew_has_places_for_looks),
+        cmocka_unit_test(who_stops_one_look_stops_all),
         cmocka_unit_test(a_conversation_looks_twice),
         cmocka_unit_test(without_a_cache_there_is_nothing_to_mask),
         cmocka_unit_test(memory_may_run_out),

@@ -21,7 +21,7 @@
  *   evidence                                  seconds to check an answer
  *   copy_heads                                % that measuring where the model
  *                                             looks adds to an answer
- *   focus_mask focus_reread                   the second look in % of the first
+ *   focus_mask focus_reread                   % that a second look adds
  *   decode_rate                               generated tokens a second; also
  *                                             without any prefix (context 0)
  *   batch_rate                                the same, batch questions at once
