@@ -24,7 +24,9 @@ extern "C" {
  * number, date and name of the answer stands in knowledge or question.
  *
  *   STRONG  one sentence of the knowledge has most of the question's words and
- *           the new ones of the answer (score >= CAG_SUPPORT_SCORE)
+ *           the new ones of the answer (score >= CAG_SUPPORT_SCORE, or
+ *           CAG_SUPPORT_SCORE_AGAIN where a later look found the answer: it was
+ *           taken for its score)
  *   WEAK    not that, but quotes are most of what is new in the answer
  *           (CAG_SUPPORT_QUOTED), or the model looked at one place more than
  *           it does where the text has no answer (the cache's null,
@@ -40,9 +42,10 @@ typedef enum cag_support {
     CAG_SUPPORT_WEAK,
     CAG_SUPPORT_STRONG
 } cag_support;
-#define CAG_SUPPORT_SCORE  0.10
-#define CAG_SUPPORT_QUOTED 0.67
-#define CAG_SUPPORT_SHARED 0.50
+#define CAG_SUPPORT_SCORE       0.10
+#define CAG_SUPPORT_SCORE_AGAIN 0.125
+#define CAG_SUPPORT_QUOTED      0.67
+#define CAG_SUPPORT_SHARED      0.50
 
 /* The file of a source, compared with what was read when the cache was built.
  */

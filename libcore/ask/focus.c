@@ -226,7 +226,8 @@ static cag_status judge(struct focus *f, cag_focus from, const cag_answer *a,
     if (!out->text)
         return cag_fail_nomem(err, "second look");
     return support_of(f->kb, &f->question, f->before.text ? &f->before : NULL,
-                      a, &out->support, &out->score, err);
+                      a, from != CAG_FOCUS_OFF, &out->support, &out->score,
+                      err);
 }
 
 /* Seconds of look i, which began at start_s and ended at end_s, beyond those of

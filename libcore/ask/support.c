@@ -67,7 +67,7 @@ static cag_status is_weak(const cag_kb *kb, const struct evidence_asked *asked,
 /* The label, and what it is made of.  A refusal says nothing: its lines are
  * those the question points to. */
 static cag_status judge(cag_kb *kb, const cag_text *question,
-                        const cag_text *before, const cag_answer *a,
+                        const cag_text *before, const cag_answer *a, bool again,
                         struct evidence_found *f, cag_checked *c,
                         cag_error *err)
 {
@@ -80,6 +80,7 @@ static cag_status judge(cag_kb *kb, const cag_text *question,
                                     .answer = a->text,
                                     .n_answer = a->refused ? 0 : a->size,
                                     .mass = a->attention };
+    double least = again ? CAG_SUPPORT_SCORE_AGAIN : CAG_SUPPORT_SCORE;
     bool cut = !strcmp(a->finish, "length"), weak = false;
     cag_status st = evidence_find(b->index, &asked, f, err);
 
@@ -95,7 +96,7 @@ static cag_status judge(cag_kb *kb, const cag_text *question,
         return st;
     c->score = f->q2n;
     c->support = weak ? CAG_SUPPORT_WEAK : CAG_SUPPORT_NONE;
-    if (!a->refused && f->q2n >= CAG_SUPPORT_SCORE && !c->n_unsupported)
+    if (!a->refused && f->q2n >= least && !c->n_unsupported)
         c->support = CAG_SUPPORT_STRONG;
     c->refused_by = a->refused ? "model" : NULL;
     c->by = a->attention ? "words+heads" : "words";
@@ -106,8 +107,11 @@ static cag_status examine(cag_kb *kb, const cag_text *question,
                           const cag_text *before, const cag_answer *a,
                           cag_checked *c, cag_error *err)
 {
+    const cag_looked *l = a->looked;
     struct evidence_found f;
-    cag_status st = judge(kb, question, before, a, &f, c, err);
+    cag_status st =
+        judge(kb, question, before, a,
+              l && l->look[l->given].from != CAG_FOCUS_OFF, &f, c, err);
 
     return st ? st : fill_evidence(kb->evidence, &f, c, err);
 }
@@ -119,7 +123,7 @@ cag_status support_base(cag_kb *kb, cag_error *err)
 }
 
 cag_status support_of(cag_kb *kb, const cag_text *question,
-                      const cag_text *before, const cag_answer *a,
+                      const cag_text *before, const cag_answer *a, bool again,
                       cag_support *support, double *score, cag_error *err)
 {
     cag_checked *c = mem_zalloc(sizeof *c);
@@ -127,7 +131,7 @@ cag_status support_of(cag_kb *kb, const cag_text *question,
     cag_status st = c ? support_base(kb, err) : cag_fail_nomem(err, "evidence");
 
     if (!st)
-        st = judge(kb, question, before, a, &f, c, err);
+        st = judge(kb, question, before, a, again, &f, c, err);
     if (!st) {
         *support = c->support;
         *score = c->score;

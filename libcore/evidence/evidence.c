@@ -218,7 +218,9 @@ static void choose(const struct evidence_index *ix, const double *score,
                                                  .last = last,
                                                  .score = score[i] };
         }
-        if (best.score <= 0)
+        if (best.score <= 0 ||
+            (out->n_window &&
+             best.score < EVIDENCE_FLOOR * out->window[0].score))
             break;
         out->window[out->n_window++] = best;
     }

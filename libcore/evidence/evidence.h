@@ -15,7 +15,8 @@
  * words.  That ranks as score / best score + attention / best attention.
  *
  * The evidence is the best three windows that do not overlap, at equal score
- * the earlier one, without the lines at their ends that add no asked word and
+ * the earlier one, as far as they have half of the first one's score
+ * (EVIDENCE_FLOOR), without the lines at their ends that add no asked word and
  * had less than a tenth of the window's attention.
  * Measured (tests/bench/results/evidence.md): the first holds the right answer
  * in over 90 of 100 right answers, one of the three in over 97.
@@ -27,6 +28,7 @@
 #include "evidence/evidence_index.h"
 
 #define EVIDENCE_MAX   3
+#define EVIDENCE_FLOOR 0.5
 /* A wider window is cut down: to the lines of its best sentence, to that
  * sentence, to its first bytes. */
 #define EVIDENCE_BYTES 800

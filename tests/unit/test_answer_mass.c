@@ -194,6 +194,7 @@ static int begin(void **state)
     build_opts(&o, kvc);
     fault_source = (cag_source_spec){ .path = in_dir(name, "docs/b.md") };
     build_ok(&o);
+    fault_source = (cag_source_spec){ .path = fault_docs }; /* not name */
     copy_file(kvc, plain);
     return 0;
 }

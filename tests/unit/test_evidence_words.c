@@ -195,11 +195,44 @@ static void expect_best(const char *text, const char *question,
     assert_true(f.window[0].score > 0 && f.window[0].score <= 1);
     assert_true(f.q2n >= 0 && f.q2n <= 1);
     for (int i = 1; i < f.n_window; i++) {
+        assert_true(f.window[i].score >= EVIDENCE_FLOOR * f.window[0].score);
         assert_true(f.window[i].score <= f.window[i - 1].score);
         for (int j = 0; j < i; j++)
             assert_true(f.window[i].last < f.window[j].first ||
                         f.window[i].first > f.window[j].last);
     }
+    evidence_index_free(ix);
+}
+
+/* A place with one word of five has little to do with an answer whose place has
+ * them all; one with four has. */
+static void what_falls_far_behind_is_no_evidence(void **state)
+{
+    static const char apart[] = "Bram repaired the copper clock.\n\n\n\n"
+                                "Bram sells apples.\n\n\n\n"
+                                "Ada repaired the copper clock.\n";
+    const struct index_text t = { apart, sizeof apart - 1 };
+    struct evidence_asked a = { .question = "Who repaired the copper clock?",
+                                .n_question = 30,
+                                .answer = "Bram",
+                                .n_answer = 4 };
+    struct evidence_found f;
+    struct evidence_index *ix;
+
+    (void)state;
+    assert_int_equal(evidence_index_new(&t, 1, &ix, NULL), CAG_OK);
+    assert_int_equal(evidence_find(ix, &a, &f, NULL), CAG_OK);
+    assert_int_equal(f.n_window, 2);
+    assert_int_equal(f.window[0].first, 0);
+    assert_int_equal(f.window[1].first, 8);
+    /* where that is all there is, it is shown */
+    a.question = "Who sells?";
+    a.n_question = 10;
+    a.answer = "Nobody";
+    a.n_answer = 6;
+    assert_int_equal(evidence_find(ix, &a, &f, NULL), CAG_OK);
+    assert_int_equal(f.n_window, 1);
+    assert_int_equal(f.window[0].first, 4);
     evidence_index_free(ix);
 }
 
@@ -305,6 +338,7 @@ int main(void)
         cmocka_unit_test(sentences_end_where_people_end_them),
         cmocka_unit_test(lines_and_sentences_share_the_words),
         cmocka_unit_test(the_lines_of_the_answer_come_first),
+        cmocka_unit_test(what_falls_far_behind_is_no_evidence),
         cmocka_unit_test(support_is_of_new_words_in_the_questions_sentence),
         cmocka_unit_test(no_memory_is_told),
     };

@@ -326,6 +326,48 @@ static void the_better_supported_answer_is_given(void **state)
     kb->is_small = true;
 }
 
+/* What was taken for its score must have more of it: the same answer to the
+ * same question, with more and more words that the text does not have. */
+static void a_later_look_needs_more_to_be_strong(void **state)
+{
+    static const char answer[] = "Bram, in June.";
+    struct buf b = BUF_INIT;
+    cag_answer a = { .finish = "stop" };
+    int n_between = 0, n_strong = 0;
+
+    (void)state;
+    a.text = mem_strdup(answer);
+    a.size = strlen(answer);
+    assert_non_null(a.text);
+    OK(support_base(kb, err));
+    for (int i = 0; i < 12; i++)
+        for (int j = 0; j < 12; j++) {
+            double score, same;
+            cag_support first, again;
+            cag_text q;
+
+            buf_clear(&b);
+            buf_str(&b, "Who repaired the copper clock");
+            for (int k = 0; k < i; k++)
+                buf_printf(&b, " %s", k % 2 ? "boats" : "whale");
+            for (int k = 0; k < j; k++)
+                buf_printf(&b, " zq%c", 'a' + k);
+            q = (cag_text){ b.data, b.size, 0 };
+            OK(support_of(kb, &q, NULL, &a, false, &first, &score, err));
+            OK(support_of(kb, &q, NULL, &a, true, &again, &same, err));
+            assert_true(score == same);
+            assert_int_equal(first == CAG_SUPPORT_STRONG,
+                             score >= CAG_SUPPORT_SCORE);
+            assert_int_equal(again == CAG_SUPPORT_STRONG,
+                             score >= CAG_SUPPORT_SCORE_AGAIN);
+            n_between += first != again;
+            n_strong += again == CAG_SUPPORT_STRONG;
+        }
+    assert_true(n_between > 0 && n_strong > 0);
+    buf_free(&b);
+    mem_free(a.text);
+}
+
 /* ------------------------------------------------------------- the same */
 
 static const struct {
@@ -684,6 +726,7 @@ int main(void)
         cmocka_unit_test(reading_again_is_a_cache_of_the_passages),
         cmocka_unit_test(a_masked_look_is_a_view),
         cmocka_unit_test(the_better_supported_answer_is_given),
+        cmocka_unit_test(a_later_look_needs_more_to_be_strong),
         cmocka_unit_test(together_or_alone),
         cmocka_unit_test(what_is_certain_begins_at_once),
         cmocka_unit_test(a_crew_has_places_for_looks),
