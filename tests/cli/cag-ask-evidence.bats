@@ -42,8 +42,8 @@ setup() {
     for kvc in docs drop; do
         expect 0 cag-ask -q --evidence --batch q.jsonl $kvc.kvc
         jq -se 'length == 9 and all(.evidence | length <= 3) and
-            (map(.evidence | length) | add) >= 12' "$out"
-        [ "$(python3 "$LITERAL" . <"$out")" -ge 12 ]
+            (map(.evidence | length) | add) >= 9' "$out"
+        [ "$(python3 "$LITERAL" . <"$out")" -ge 9 ]
         # the right place comes first, in lines of the file with its front matter
         jq -se '.[0].evidence[0] | .source == "a.md" and .path == "docs/a.md" and
             .line_from <= 6 and .line_to >= 6 and .state == "same" and .score > 0' "$out"
