@@ -176,7 +176,9 @@ static int open_caches(struct shelf *shelf, char **word, bool *opening)
 
 struct sockets {
     int fd[OPT_LIST_MAX + 16];
-    int n, n_made; /* the first n_made are listen_open's */
+    int n;
+    struct listen_made made[OPT_LIST_MAX]; /* the first n_made */
+    int n_made;
 };
 
 static int open_sockets(struct sockets *s)
@@ -191,13 +193,11 @@ static int open_sockets(struct sockets *s)
         return ui_fail(CAG_E_LIMIT, NULL, "LISTEN_FDS is %d, at most 16",
                        given);
     for (int i = 0; i < n; i++) {
-        cag_status st = listen_open(where[i], &s->fd[s->n], &err);
-
-        if (st)
+        if (listen_open(where[i], &s->made[i], &err))
             return ui_error(&err);
-        s->n++;
+        s->fd[s->n++] = s->made[i].fd;
+        s->n_made++;
     }
-    s->n_made = s->n;
     for (int i = 0; i < given; i++) {
         if (!listen_is_socket(first + i))
             return ui_fail(CAG_E_USAGE, NULL,
@@ -389,7 +389,7 @@ static int serve(struct server *s, char **word)
     watch_free(s->watch);
     sched_stop(s->sched);
     for (int i = 0; i < sockets.n_made; i++)
-        listen_remove(sockets.fd[i]);
+        listen_remove(&sockets.made[i]);
     http_free(s->http);
     sched_free(s->sched);
     keys_release(&s->keys);

@@ -21,6 +21,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "cmd/serve/http_input.h"
 #include "cmd/serve/http_refused.h"
 #include "util/error.h"
 #include "util/mem.h"
@@ -48,6 +49,7 @@ struct http {
     struct event *full; /* at the limit: looks for room again */
     struct event *call; /* of call_fd */
     int call_fd;
+    struct http_input input;
     struct http_refused refused;
     void (*on_call)(void *ctx);
     void *call_ctx;
@@ -129,8 +131,10 @@ static struct bufferevent *on_connection(struct event_base *base, void *ctx)
     struct http *h = ctx;
     struct bufferevent *b = bufferevent_socket_new(base, -1, 0);
 
-    if (b)
+    if (b) {
+        http_input_watch(b, &h->input);
         http_refused_watch(b, &h->refused);
+    }
     if (++h->fds >= h->limit.n_connection) {
         h->fds = http_n_open(h);
         if (h->fds >= h->limit.n_connection)
@@ -159,14 +163,27 @@ static bool is_host(const char *s)
     return !*s || (*s == ':' && s[1] && !s[1 + strspn(s + 1, DIGITS)]);
 }
 
+static bool has_control(const char *s)
+{
+    for (; *s; s++)
+        if ((unsigned char)*s < ' ' ? *s != '\t' : *s == 0x7f)
+            return true;
+    return false;
+}
+
 /* What evhttp lets pass and others may read in another way. */
 static const char *find_fault(struct http_request *r)
 {
     const struct evkeyvalq *headers = evhttp_request_get_input_headers(r->req);
+    const char *uri = evhttp_request_get_uri(r->req);
     const struct evkeyval *h;
     const char *value[N_SINGLE] = { NULL };
 
+    if (uri && has_control(uri))
+        return "the URL has a control character";
     for (h = headers->tqh_first; h; h = h->next.tqe_next) {
+        if (has_control(h->key) || has_control(h->value))
+            return "a header has a control character";
         if (!h->key[0] || strpbrk(h->key, " \t"))
             return "a header's name has a blank";
         for (int i = 0; i < N_SINGLE; i++) {
@@ -506,6 +523,9 @@ cag_status http_new(const struct http_limits *l, http_handler *fn, void *ctx,
     if (!h)
         return cag_fail_nomem(err, "server");
     h->limit = *l;
+    /* a body of known length is left until it is whole */
+    h->input.max_bytes =
+        (size_t)l->body_bytes + (size_t)l->header_bytes + MAX_AHEAD;
     h->fn = fn;
     h->ctx = ctx;
     h->call_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

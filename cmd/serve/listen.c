@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "util/error.h"
+#include "util/file_place.h"
 
 #define BACKLOG 512
 
@@ -49,10 +50,13 @@ static void remove_dead(const struct sockaddr_un *a)
     close(fd);
 }
 
-static cag_status open_unix(const char *where, const char *path, int *out,
-                            cag_error *err)
+static cag_status open_unix(const char *where, const char *path,
+                            struct listen_made *made, cag_error *err)
 {
     struct sockaddr_un a = { .sun_family = AF_UNIX };
+    struct file_place at;
+    struct stat s;
+    cag_status st;
     int fd;
 
     if (!path[0] || strlen(path) >= sizeof a.sun_path)
@@ -60,12 +64,16 @@ static cag_status open_unix(const char *where, const char *path, int *out,
                         "--listen %s: a socket's path has 1 to %zu bytes",
                         where, sizeof a.sun_path - 1);
     memcpy(a.sun_path, path, strlen(path) + 1);
+    st = file_place_find(&at, path, err);
+    file_place_release(&at);
+    if (st)
+        return st;
     remove_dead(&a);
     fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0 || bind(fd, (const struct sockaddr *)&a, sizeof a) ||
-        listen(fd, BACKLOG))
+        listen(fd, BACKLOG) || lstat(path, &s))
         return refused(fd, where, err);
-    *out = fd;
+    *made = (struct listen_made){ fd, true, s.st_dev, s.st_ino };
     return CAG_OK;
 }
 
@@ -94,7 +102,8 @@ static const char *split(const char *where, char host[64])
     return colon + 1;
 }
 
-static cag_status open_tcp(const char *where, int *out, cag_error *err)
+static cag_status open_tcp(const char *where, struct listen_made *made,
+                           cag_error *err)
 {
     const struct addrinfo hints = { .ai_flags = AI_NUMERICHOST |
                                                 AI_NUMERICSERV | AI_PASSIVE,
@@ -122,14 +131,15 @@ static cag_status open_tcp(const char *where, int *out, cag_error *err)
         return refused(fd, where, err);
     }
     freeaddrinfo(a);
-    *out = fd;
+    *made = (struct listen_made){ .fd = fd };
     return CAG_OK;
 }
 
-cag_status listen_open(const char *where, int *fd, cag_error *err)
+cag_status listen_open(const char *where, struct listen_made *made,
+                       cag_error *err)
 {
-    return strncmp(where, "unix:", 5) ? open_tcp(where, fd, err)
-                                      : open_unix(where, where + 5, fd, err);
+    return strncmp(where, "unix:", 5) ? open_tcp(where, made, err)
+                                      : open_unix(where, where + 5, made, err);
 }
 
 union address {
@@ -194,10 +204,14 @@ const char *listen_name(int fd, char out[LISTEN_TEXT])
     return out;
 }
 
-void listen_remove(int fd)
+void listen_remove(const struct listen_made *made)
 {
     union address a;
+    struct stat s;
 
-    if (get_address(fd, &a) && a.any.sa_family == AF_UNIX && a.un.sun_path[0])
+    /* another one may have come in its place */
+    if (made->file && get_address(made->fd, &a) &&
+        lstat(a.un.sun_path, &s) == 0 && s.st_dev == made->dev &&
+        s.st_ino == made->ino)
         unlink(a.un.sun_path);
 }

@@ -374,8 +374,10 @@ static cag_status fill(struct batch *b, cag_error *err)
             st = why.status ? cag_error_copy(err, &why) : CAG_OK;
             break;
         }
-        if (!b->know_format && !why.status)
-            st = take_format(b, text, size, err);
+        if (!b->know_format && (!why.status || b->o->separator))
+            st = take_format(b, text, why.status ? 0 : size, err);
+        else if (!b->know_format) /* the next row may say more */
+            b->jsonl_out = b->o->format == CAG_ROWS_JSON;
         if (!st && !is_ours(b, text, why.status ? 0 : size))
             continue;
         if (!st && why.status)

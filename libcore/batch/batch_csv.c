@@ -9,6 +9,8 @@
 #include "util/error.h"
 #include "util/mem.h"
 
+enum { MAX_COLUMNS = 4096 };
+
 void csv_release(struct csv *c)
 {
     jv_free(c->names);
@@ -19,14 +21,12 @@ void csv_release(struct csv *c)
 
 bool csv_add(struct csv *c, const char *line, size_t size)
 {
-    size_t quotes = 0;
-
     if (c->record.size)
         buf_char(&c->record, '\n');
     buf_add(&c->record, line, size);
-    for (size_t i = 0; i < c->record.size; i++)
-        quotes += c->record.data[i] == '"';
-    return buf_failed(&c->record) || quotes % 2 == 0;
+    for (size_t i = 0; i < size; i++)
+        c->n_quote += line[i] == '"';
+    return buf_failed(&c->record) || c->n_quote % 2 == 0;
 }
 
 /* The value at *s, which goes to the separator or the end after it. */
@@ -125,6 +125,10 @@ static cag_status check_names(const jv *names, const char *field,
     bool found = false;
     size_t n, k;
 
+    if (jv_count(names) > MAX_COLUMNS)
+        return cag_fail(err, CAG_E_FORMAT, NULL, -1,
+                        "CSV: the header has %zu columns, at most %d are taken",
+                        jv_count(names), MAX_COLUMNS);
     for (size_t i = 0; i < jv_count(names); i++) {
         const char *name = jv_str(jv_at(names, i), &n);
 
@@ -150,6 +154,7 @@ cag_status csv_take(struct csv *c, cag_error *err)
     else
         st = take_values(&c->record, c->separator, values, err);
     buf_clear(&c->record);
+    c->n_quote = 0;
     if (!st && !c->names) {
         st = check_names(values, c->field, err);
         if (!st) {

@@ -19,6 +19,7 @@ struct csv {
     const char *field; /* borrowed: a column that must be there    */
     jv *names;         /* array of strings; NULL before the header */
     struct buf record; /* the lines of a record so far             */
+    size_t n_quote;    /* in these                                 */
     struct buf json;   /* the last record as an object             */
 };
 

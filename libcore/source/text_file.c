@@ -14,6 +14,7 @@
 #include "util/error.h"
 #include "util/file.h"
 #include "util/file_place.h"
+#include "util/trust.h"
 
 cag_status cag_read_file(const char *path, char **data, size_t *size,
                          cag_error *err)
@@ -47,12 +48,20 @@ cag_status cag_read_text(const char *path, const char **text, cag_error *err)
     return CAG_OK;
 }
 
-/* A model or a cache in a place that text is about to replace. */
+/* A file that another user has prepared he can read; a model or a cache must
+ * not be lost. */
 static cag_status check_text(const struct file_place *at, cag_error *err)
 {
-    int fd = file_place_open(at, O_RDONLY, 0);
+    struct stat s;
     cag_status st = CAG_OK;
+    int fd;
 
+    if (file_place_stat(at, &s) == 0 && S_ISREG(s.st_mode) && !trust_owner(&s))
+        return cag_fail(err, CAG_E_CREATE, at->path, -1,
+                        "belongs to user %lu, who could read what is written; "
+                        "name another file",
+                        (unsigned long)s.st_uid);
+    fd = file_place_open(at, O_RDONLY, 0);
     if (fd >= 0) { /* else: said when it is written */
         st = file_check_text(fd, at->path, err);
         close(fd);
@@ -113,9 +122,11 @@ cag_status cag_open_output(const char *path, bool append, bool own, int *fd,
     if (*fd < 0 && sys == ENXIO)
         return cag_fail(err, CAG_E_CREATE, path, -1,
                         "is a FIFO that nobody reads");
-    if (*fd >= 0 && !append && fstat(*fd, &s) == 0 && S_ISREG(s.st_mode) &&
-        ftruncate(*fd, 0) != 0) {
-        sys = errno;
+    if (*fd >= 0 &&
+        (fstat(*fd, &s) != 0 ||
+         (S_ISREG(s.st_mode) &&
+          (!trust_owner(&s) || (!append && ftruncate(*fd, 0) != 0))))) {
+        sys = trust_owner(&s) ? errno : EPERM;
         close(*fd);
         *fd = -1;
     }

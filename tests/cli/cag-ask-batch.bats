@@ -605,6 +605,27 @@ END
     rm q o.part
 }
 
+@test "a bad first record of a table is a row as any other" {
+    for bad in '1' '1,"a"b' '1,a,b'; do
+        printf 'id,question\n%s\n2,Who?\n' "$bad" >q.csv
+        rm -f o o.part
+        expect 2 cag-ask -q -n 2 --batch q.csv -o o qwen.kvc
+        [ "$(jq -r 'select(.error).line' o.part)" = 2 ]
+        [ "$(jq -r 'select(.answer).id' o.part)" = 2 ]
+        printf 'id,question\n1,mended\n2,Who?\n' >q.csv
+        expect 0 cag-ask -q -n 2 --batch q.csv --resume -o o qwen.kvc
+        [ "$(jq -r .id o | paste -sd,)" = 1,2 ]
+    done
+    # lines: a first one that is too long, where JSON is asked for
+    { head -c 20000000 /dev/zero | tr '\0' x; printf '\nWho?\n'; } >long
+    expect 2 cag-ask -q -n 2 --output-format jsonl --batch long qwen.kvc
+    [ "$(jq -r 'has("error")' "$out" | paste -sd,)" = true,false ]
+    # so many columns are a mistake
+    { seq -s, 5000; echo; } >wide.csv
+    expect 65 cag-ask -q -n 2 --batch wide.csv qwen.kvc
+    says "the header has 5000 columns, at most 4096"
+}
+
 @test "a .csv is rows; --question-field says where the question is" {
     printf 'id,Frage,note\r\n7,"Who leads, really?",a\r\n\r\n8,"Say ""hi""\nand why?","x\ny"\n9,Why?\n10,,e\n11,Wh"y,e\n' >q.csv
     expect 2 cag-ask -n 2 --question-field Frage --batch q.csv qwen.kvc

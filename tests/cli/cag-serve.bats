@@ -353,6 +353,14 @@ END
     ask 200 GET /health
     serve_end
     [ ! -e "$BATS_TEST_TMPDIR/s" ]
+    # what lies there in the meantime is somebody else's
+    cag-serve --listen "$base" qwen.kvc 2>"$log" 3>&- &
+    pid=$!
+    wait_listening
+    rm "$BATS_TEST_TMPDIR/s"
+    echo precious >"$BATS_TEST_TMPDIR/s"
+    serve_end
+    [ "$(cat "$BATS_TEST_TMPDIR/s")" = precious ]
     python3 - "$BATS_TEST_TMPDIR/a" <<'END' 2>"$log" 3>&- &
 import os, socket, sys
 s = socket.socket(socket.AF_UNIX)

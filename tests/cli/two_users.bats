@@ -251,11 +251,18 @@ mode_is() {
     done
     [ "$(cat alice/own)" = precious ]
     # where one may not write, that is said before the work
-    bob sh -c 'mkdir -m 755 only-his; umask 022; : >his'
-    for log in only-his/log his bob/log; do
+    bob mkdir -m 755 only-his
+    for log in only-his/log bob/log; do
         fails 73 "Permission denied" alice cag-ask -q -n 2 --log $log k.kvc "How long?"
         [ -z "$output" ]
     done
+    # nor is a file written that he has prepared, and can read
+    bob sh -c 'umask 0; : >open'
+    fails 73 "open: belongs to user 20002, who could read what is written" alice cag-ask -q -n 2 --log open k.kvc "How long?"
+    fails 73 "open: belongs to user 20002" alice cag-bench load -q -r 1 --export-json open k.kvc
+    fails 73 "open: belongs to user 20002" alice cag-bench eval -q -n 2 --questions gold.jsonl --rows open k.kvc
+    fails 73 "open: belongs to user 20002" alice cag-serve --listen 127.0.0.1:0 --log open k.kvc
+    [ ! -s open ]
     # nor do the directories on the way belong to a link of his
     bob ln -s alice shared
     bob ln -s shared/../alice again
@@ -269,6 +276,7 @@ mode_is() {
         fails 73 "goes through a link that user 20002" alice cag-bench eval -q -n 2 --questions gold.jsonl --rows $by/a.rows k.kvc
         fails 73 "goes through a link that user 20002" alice cag-inspect -q --export $by/a.tensors k.kvc
         fails 73 "goes through a link that user 20002" alice cag-serve --listen 127.0.0.1:0 --log $by/a.serve k.kvc
+        fails 73 "goes through a link that user 20002" alice cag-serve --listen unix:$by/sock k.kvc
     done
     run ls alice
     [ "$output" = "cache

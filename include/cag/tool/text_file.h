@@ -18,7 +18,8 @@ cag_status cag_check_text_output(const char *path, cag_error *err);
 /*
  * Open path for writing: append to it, or (false) begin it anew; one that is
  * made has the mode 0666 or, with own, 0600, less the umask.  A FIFO that
- * gets no reader within seconds is an error.  *fd is the caller's.
+ * gets no reader within seconds is an error.  A file of another user is not
+ * written.  *fd is the caller's.
  * CAG_E_CREATE: as above, or the way leads through a link of another user, or
  * the system says no.
  */
